@@ -1,0 +1,1 @@
+"""Drafters: one method a file, one line each in `registry`."""

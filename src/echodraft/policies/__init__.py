@@ -1,0 +1,1 @@
+"""How much to draft: the measured cost model and a fixed budget."""
