@@ -97,4 +97,3 @@ class AutoDrafter(BaseDrafter[AutoConfig]):
             rates = [self.table.rate(key) for key in bins]
             paths.append(Path(run, rates, "bridge", place, bins))
         return paths
-

@@ -7,7 +7,7 @@ metadata) and a class derived from `BaseDrafter`; one line in `registry` makes i
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Generic, TypeVar
 
 from echodraft.decoding.calibration import AcceptanceTable
@@ -29,20 +29,25 @@ class DraftContext:
     table: AcceptanceTable
 
 
-def option(default: Any, help: str) -> Any:  # noqa: A002 - reads as it does on the command line
+def option(default: Any, help: str) -> Any:
     """A config field with its default and one line of help (shown by `echodraft drafters`)."""
     return field(default=default, metadata={"help": help})
 
 
-def at_least(config: object, **bounds: float) -> None:
-    """Check that fields of a config are numbers not below their bounds.
+def at_least(config: Any, **bounds: float) -> None:
+    """Check that fields of a config are finite numbers of their type, not below their bounds.
 
     raises: InvalidRequest that names the first field that is not.
     """
-    for name, bound in bounds.items():
-        value = getattr(config, name)
-        if not isinstance(value, int | float) or not value >= bound:
-            raise InvalidRequest(f"{name} must be a number of at least {bound:g}, got {value!r}")
+    for item in fields(config):
+        if item.name not in bounds:
+            continue
+        value, bound = getattr(config, item.name), bounds[item.name]
+        whole = item.type in ("int", int)
+        number = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
+        if not number or not bound <= value < float("inf"):
+            kind = "whole number" if whole else "number"
+            raise InvalidRequest(f"{item.name} must be a {kind} of at least {bound:g}, got {value!r}")
 
 
 class BaseDrafter(ABC, Generic[C]):
