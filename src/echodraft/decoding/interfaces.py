@@ -7,7 +7,8 @@ the vocabulary size, B the number of nodes of a draft tree, n the number of comm
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence as SequenceOf
+from collections.abc import Callable, Mapping
+from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass, field
 from typing import Protocol
 

@@ -86,4 +86,3 @@ def _max_depth(target: Target, sequence: Sequence) -> int:
     if target.info.draft_limit is not None:
         depth = min(depth, target.info.draft_limit - sequence.committed - 1)
     return max(depth, 0)
-

@@ -101,11 +101,11 @@ class FixedBudget:
         """Whenever a draft could be accepted at all."""
         return self._limit > 0 and sequence.room > 1
 
-    def select(self, tree: DraftTree, sequence: Sequence) -> DraftTree:  # noqa: ARG002
+    def select(self, tree: DraftTree, sequence: Sequence) -> DraftTree:
         """The best `limit` nodes of at least `min_value`."""
         worthy = int((tree.values >= self._min_value).sum())
         return best(tree, min(worthy, self._limit + 1))
 
-    def observe(self, tree: DraftTree, paths: SequenceOf[Path], result: Verification) -> None:  # noqa: ARG002
+    def observe(self, tree: DraftTree, paths: SequenceOf[Path], result: Verification) -> None:
         """Score all proposals against what came out."""
         self._table.observe(paths, result.tokens)

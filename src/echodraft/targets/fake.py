@@ -7,7 +7,8 @@ then be judged without a model (exactly, for greedy decoding).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence as SequenceOf
+from collections.abc import Mapping
+from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -79,7 +80,7 @@ class ScriptedTarget:
             draft_limit=draft_limit,
         )
 
-    def prefill(self, sequence: Sequence, needs: Needs, progress: Progress | None = None) -> ScriptedRows:  # noqa: ARG002
+    def prefill(self, sequence: Sequence, needs: Needs, progress: Progress | None = None) -> ScriptedRows:
         """Forward the prompt."""
         self.live.add(id(sequence))
         self._needs = needs
