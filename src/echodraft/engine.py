@@ -30,8 +30,9 @@ from echodraft.drafters.registry import build, configure
 from echodraft.errors import InvalidRequest, PromptTooLong
 from echodraft.policies.cost_model import CostModel, FixedBudget, LatencyCurve
 from echodraft.policies.latency import load_curve, measure, save_curve
+from echodraft.targets.huggingface.architectures import wrap
 from echodraft.targets.huggingface.loading import LoadOptions, cache_folder, load_model
-from echodraft.targets.huggingface.target import HuggingFaceTarget, wrap
+from echodraft.targets.huggingface.target import HuggingFaceTarget
 from echodraft.targets.huggingface.text import (
     Message,
     TextStream,
@@ -314,7 +315,8 @@ class Engine:
         limit = self.target.info.context_limit
         if len(prompt_ids) >= limit:
             raise PromptTooLong(
-                f"the prompt has {len(prompt_ids):,} tokens and the model's context ends at {limit:,}; shorten it"
+                f"the prompt has {len(prompt_ids):,} tokens and the model's context ends at {limit:,}; "
+                "shorten it"
             )
         return prompt_ids
 

@@ -134,7 +134,9 @@ class Target(Protocol):
 class Drafter(Protocol):
     """Guesses what comes after the root. One instance serves one sequence from `start` to its end."""
 
-    needs: Needs
+    @property
+    def needs(self) -> Needs:
+        """What it reads of every forward."""
 
     def start(self, sequence: Sequence, rows: Rows) -> None:
         """Read the prefill. Called once, after the first token was decided: `sequence.root` is set."""

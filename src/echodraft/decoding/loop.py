@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from echodraft.decoding.interfaces import Budget, Drafter, Progress, Target, Verifier
 from echodraft.decoding.sequence import Sequence, Verification
 from echodraft.decoding.statistics import Statistics
-from echodraft.decoding.tree import merge
+from echodraft.decoding.tree import likeliest_chain, merge
 
 __all__ = ["decode"]
 
@@ -44,6 +44,8 @@ def decode(
             with statistics.timed("draft"):
                 paths = drafter.propose(sequence) if budget.wants_drafts(sequence) else []
                 draft = merge(sequence.root, paths, max_depth=_max_depth(target, sequence))
+                if target.info.chains_only:
+                    draft = likeliest_chain(draft)
                 tree = budget.select(draft, sequence)
 
             with statistics.timed("verify"):

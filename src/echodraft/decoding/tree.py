@@ -17,7 +17,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Bin", "DraftTree", "Path", "best", "merge"]
+__all__ = ["Bin", "DraftTree", "Path", "best", "likeliest_chain", "merge"]
 
 # What is said of a token before it is verified (source, match length, rank, ...): acceptance is
 # measured per bin. `None` marks a token that another path of the same draft already accounts for.
@@ -154,6 +154,16 @@ def best(tree: DraftTree, nodes: int) -> DraftTree:
         return tree
     order = np.argsort(-tree.values, kind="stable")[: max(nodes, 1)]
     return tree.take(np.sort(order))
+
+
+def likeliest_chain(tree: DraftTree) -> DraftTree:
+    """The path that takes the most valuable child at every node, for targets that refuse siblings."""
+    nodes = [0]
+    while True:
+        kids = np.flatnonzero(tree.parents == nodes[-1])
+        if not len(kids):
+            return tree.take(np.array(nodes, dtype=np.int64))
+        nodes.append(int(kids[np.argmax(tree.values[kids])]))
 
 
 def _values(children: list[dict[int, int]], evidence: list[dict[object, float]]) -> list[float]:

@@ -48,9 +48,9 @@ def measure(
         best[rows] = min(timer(rows, CONTEXT), best.get(rows, float("inf")))
         if report is not None:
             report("calibrating", done + 1, len(points))
-    rows = sorted(best)
+    measured = sorted(best)
     slope = _per_row_token(timer, min(16, limit), best)
-    return LatencyCurve(tuple(rows), tuple(best[r] for r in rows), CONTEXT, slope)
+    return LatencyCurve(tuple(measured), tuple(best[rows] for rows in measured), CONTEXT, slope)
 
 
 def load_curve(folder: Path, fingerprint: str) -> LatencyCurve | None:

@@ -129,7 +129,8 @@ class ScriptedTarget:
         token = self._token(position + 1, sequence) if position + 1 >= sequence.prompt_length else None
         if self._successors is None:
             return np.array([-1 if token is None else token])
-        row = self._successors[min(position, len(self._successors) - 1)].astype(np.int64)
+        last = len(self._successors) - 1
+        row: NDArray[np.int64] = self._successors[min(position, last)].astype(np.int64)
         if token is not None:
             row = np.array([token, *row[row != token]][: len(row)], dtype=np.int64)
         self._known[self._token(position, sequence)] = row

@@ -25,7 +25,8 @@ class Arena(Cache):
     def __init__(self, num_layers: int, rows: int) -> None:
         self.length = 0
         self.capacity = rows
-        super().__init__(layers=[_ArenaLayer(self) for _ in range(num_layers)])
+        self._rows = [_ArenaLayer(self) for _ in range(num_layers)]
+        super().__init__(layers=list(self._rows))
 
     def reserve(self, rows: int) -> None:
         """Make room for `rows` rows in all; keeps what is committed."""
@@ -35,7 +36,7 @@ class Arena(Cache):
     def keep(self, nodes: SequenceOf[int]) -> None:
         """Commit the rows `nodes` (increasing) of the last forward and drop its others."""
         if list(nodes) != list(range(len(nodes))):
-            for layer in self.layers:
+            for layer in self._rows:
                 layer.gather(self.length, nodes)
         self.length += len(nodes)
 
@@ -45,9 +46,11 @@ class _ArenaLayer(CacheLayerMixin):
 
     is_sliding = False  # windows are masks over positions here, never dropped rows
     is_croppable = True
+    keys: Tensor
+    values: Tensor
 
     def __init__(self, arena: Arena) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]  # transformers leaves it untyped
         self._arena = arena
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:

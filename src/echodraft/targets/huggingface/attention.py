@@ -61,27 +61,26 @@ class RowMask:
 
     def _visible(self, window: int | None) -> Tensor | None:
         rows, device = len(self._depths), self._depths.device
-        committed = torch.arange(self._committed, device=device)
-        fits = window is None or self._committed + int(self._depths.max()) < window
-        if rows == 1 and fits:
+        longest = self._committed + int(self._depths.max())
+        narrow = window if window is not None and longest >= window else None
+        if rows == 1 and narrow is None:
             return None
         new = self._ancestors
         if new is None:
             new = torch.ones(rows, rows, dtype=torch.bool, device=device).tril()
         seen = torch.cat([torch.ones(rows, self._committed, dtype=torch.bool, device=device), new], dim=1)
-        if not fits:
-            keys = torch.cat([committed, self._committed + self._depths])
-            distance = (self._committed + self._depths)[:, None] - keys[None]
-            seen &= distance < window
+        if narrow is not None:
+            keys = torch.cat([torch.arange(self._committed, device=device), self.positions[0]])
+            seen &= self.positions.T - keys < narrow
         return seen
 
 
 def attend(
-    module: torch.nn.Module,
+    _module: torch.nn.Module,
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    attention_mask: Tensor | None,
+    _attention_mask: Tensor | None,
     *,
     scaling: float | None = None,
     sliding_window: int | None = None,
@@ -113,7 +112,8 @@ def attend(
 def configs_of(model: PreTrainedModel) -> list[PretrainedConfig]:
     """The configs in which the parts of `model` look up their attention function."""
     AttentionInterface.register(NAME, attend)
-    configs = {id(part.config): part.config for part in model.modules() if hasattr(part, "config")}
+    parts = (getattr(part, "config", None) for part in model.modules())
+    configs = {id(config): config for config in parts if isinstance(config, PretrainedConfig)}
     return list(configs.values())
 
 

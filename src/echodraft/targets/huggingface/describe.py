@@ -11,6 +11,7 @@ import transformers
 from transformers import PreTrainedModel
 
 from echodraft.decoding.interfaces import TargetInfo
+from echodraft.targets.huggingface.states import blocks_of
 
 __all__ = ["describe"]
 
@@ -23,12 +24,14 @@ MOVING_ROPE = frozenset({"dynamic", "longrope"})
 def describe(model: PreTrainedModel, name: str) -> TargetInfo:
     """Read everything that is constant for the life of a target."""
     config = model.config.get_text_config()
-    layers = getattr(config, "num_hidden_layers", None) or getattr(config, "n_layer", 0)
+    blocks = blocks_of(model)
+    embedding = model.get_input_embeddings()
+    assert isinstance(embedding.weight, torch.Tensor)
     return TargetInfo(
         name=name or model.config.name_or_path or type(model).__name__,
-        vocabulary_size=int(model.get_input_embeddings().weight.shape[0]),
+        vocabulary_size=int(embedding.weight.shape[0]),
         width=int(config.hidden_size),
-        num_layers=int(layers),
+        num_layers=len(blocks) if blocks is not None else 1,
         context_limit=_context_limit(config),
         end_tokens=end_tokens(model),
         fingerprint=_fingerprint(model),

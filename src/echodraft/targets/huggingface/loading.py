@@ -108,7 +108,8 @@ def load_model(
             raise ModelNotUsable(f"cannot load {source}: {_first_line(error)}") from error
     if progress is not None:
         progress("loading", 1, 1)
-    return model.to(options.torch_device()).eval(), tokenizer
+    torch.nn.Module.to(model, options.torch_device())
+    return model.eval(), tokenizer
 
 
 def cache_folder() -> Path:
@@ -165,7 +166,8 @@ def _config(source: str, common: dict[str, Any]) -> Any:
         raise ModelNotUsable(f"no usable model {source!r} ({_first_line(error)}); {hint}") from error
     if getattr(config, "is_encoder_decoder", False):
         raise ModelNotUsable(
-            f"{source} is an encoder-decoder model ({config.model_type}); echodraft decodes decoder-only models"
+            f"{source} is an encoder-decoder model ({config.model_type}); "
+            "echodraft decodes decoder-only models, choose one of those"
         )
     if type(config) not in AutoModelForCausalLM._model_mapping and not getattr(config, "auto_map", None):
         raise ModelNotUsable(
@@ -234,10 +236,11 @@ def _convert(path: Path, folder: Path) -> None:
         raise ModelNotUsable(
             f"cannot read {path} ({_first_line(error)}); it may be damaged: download it again"
         ) from error
-    # What was read is no longer quantised, and must not be loaded as if it were.
+    # What was read is no longer quantised, and must not be saved as if it were.
     if hasattr(model.config, "quantization_config"):
         del model.config.quantization_config
-    model.hf_quantizer, model.is_quantized = None, False
+    for key, value in {"hf_quantizer": None, "is_quantized": False}.items():
+        setattr(model, key, value)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
 

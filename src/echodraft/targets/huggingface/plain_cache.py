@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence as SequenceOf
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -16,7 +17,7 @@ from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer
 
-from echodraft.decoding.interfaces import Rows, TargetInfo
+from echodraft.decoding.interfaces import Rows
 from echodraft.errors import UnsupportedTarget
 from echodraft.targets.huggingface.attention import RowMask
 from echodraft.targets.huggingface.states import capture
@@ -38,14 +39,12 @@ class PlainRows(DynamicCache):
         """Commit rows of the last forward, drop its others."""
         end = self.length + len(nodes)
         for layer in self.layers:
-            if not isinstance(layer, DynamicLayer):
-                continue
-            committed = torch.arange(self.length, device=layer.keys.device)
-            new = torch.tensor(list(nodes), dtype=torch.int64, device=layer.keys.device) + self.length
-            rows = torch.cat([committed, new])
-            contiguous = list(nodes) == list(range(len(nodes)))
-            layer.keys = layer.keys[:, :, :end] if contiguous else layer.keys[:, :, rows]
-            layer.values = layer.values[:, :, :end] if contiguous else layer.values[:, :, rows]
+            if isinstance(layer, DynamicLayer) and layer.keys is not None and layer.values is not None:
+                new = torch.tensor(list(nodes), dtype=torch.int64, device=layer.keys.device) + self.length
+                rows = torch.cat([torch.arange(self.length, device=layer.keys.device), new])
+                contiguous = list(nodes) == list(range(len(nodes)))
+                layer.keys = layer.keys[:, :, :end] if contiguous else layer.keys[:, :, rows]
+                layer.values = layer.values[:, :, :end] if contiguous else layer.values[:, :, rows]
         self.length = end
 
 
@@ -64,7 +63,7 @@ class PlainCacheTarget(HuggingFaceTarget):
                     f"{type(model).__name__} does not give the same logits for several tokens at once as one "
                     "by one, so drafts on it would change its text; use another model"
                 )
-            self.info = _chains(self.info)
+            self.info = replace(self.info, chains_only=True)
 
     def _new_cache(self, rows: int) -> CacheRows:
         return PlainRows()
@@ -171,9 +170,3 @@ def _refuse_recurrent(model: PreTrainedModel) -> None:
             f"{type(model).__name__} has layers that cannot drop rejected tokens ({what}); "
             "use a model with attention layers only"
         )
-
-
-def _chains(info: TargetInfo) -> TargetInfo:
-    from dataclasses import replace
-
-    return replace(info, chains_only=True)

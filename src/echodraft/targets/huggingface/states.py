@@ -28,7 +28,7 @@ def capture(blocks: nn.ModuleList | None, layers: frozenset[int]) -> Iterator[di
     states: dict[int, Tensor] = {}
 
     def keep(layer: int) -> Any:
-        def hook(module: nn.Module, args: Any, output: Any) -> None:
+        def hook(_module: nn.Module, _args: Any, output: Any) -> None:
             hidden = output[0] if isinstance(output, tuple) else output
             states[layer] = hidden.detach()[0]
 

@@ -28,7 +28,7 @@ from echodraft.targets.huggingface.attention import RowMask, configs_of, own_att
 from echodraft.targets.huggingface.describe import describe
 from echodraft.targets.huggingface.states import blocks_of, capture
 
-__all__ = ["CacheRows", "HuggingFaceTarget", "wrap"]
+__all__ = ["CacheRows", "HuggingFaceTarget"]
 
 PREFILL_CHUNK = 512  # prompt rows per forward: large enough for full speed, small enough for progress
 HEADROOM = 256  # rows reserved beyond the prompt at first
@@ -59,7 +59,9 @@ class HuggingFaceTarget:
     @property
     def device(self) -> torch.device:
         """Where inputs go."""
-        return self.model.get_input_embeddings().weight.device
+        weight = self.model.get_input_embeddings().weight
+        assert isinstance(weight, Tensor)
+        return weight.device
 
     def prefill(self, sequence: Sequence, needs: Needs, progress: Progress | None = None) -> Rows:
         """Forward the prompt in chunks; see `decoding.interfaces.Target`."""
@@ -154,26 +156,6 @@ class HuggingFaceTarget:
                 f"a context of {rows:,} tokens needs {needed / 2**30:.1f} GiB of cache and only "
                 f"{free / 2**30:.1f} GiB are free; shorten the prompt or lower max_new_tokens"
             )
-
-
-def wrap(model: PreTrainedModel, name: str = "") -> HuggingFaceTarget:
-    """The target for `model`: the fast path where its architecture has one, else the plain cache.
-
-    raises: UnsupportedTarget, by name, where rejected tokens cannot be dropped again.
-    """
-    from echodraft.targets.huggingface.plain_cache import PlainCacheTarget
-
-    return HuggingFaceTarget(model, name) if has_fast_path(model) else PlainCacheTarget(model, name)
-
-
-FAST_PATH = frozenset({"llama", "qwen2", "qwen3", "gemma3_text"})
-
-
-def has_fast_path(model: PreTrainedModel) -> bool:
-    """Whether the arena and its attention function know this architecture."""
-    config = model.config
-    capped = getattr(config, "attn_logit_softcapping", None) is not None
-    return config.model_type in FAST_PATH and not capped
 
 
 def _prompt_positions(prompt: list[int], count: int) -> list[int]:

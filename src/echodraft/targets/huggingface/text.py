@@ -47,7 +47,7 @@ def encode_chat(tokenizer: PreTrainedTokenizerBase, messages: SequenceOf[Message
         if not isinstance(message, Mapping) or not {"role", "content"} <= set(message):
             raise InvalidRequest(f"a message needs 'role' and 'content', got {message!r}")
     try:
-        encoded = tokenizer.apply_chat_template(
+        encoded: Any = tokenizer.apply_chat_template(
             [dict(message) for message in messages], add_generation_prompt=True, return_dict=True
         )
     except Exception as error:  # templates raise what they like
