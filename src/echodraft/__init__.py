@@ -9,8 +9,11 @@ Public names: `Engine`, `DraftOptions`, `LoadOptions`, `Result`, `Stream`, `Stat
 and the errors below `EchodraftError`.
 """
 
-from echodraft.decoding.statistics import Statistics
-from echodraft.engine import DraftOptions, Engine, Result, Stream
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from echodraft.errors import (
     EchodraftError,
     InvalidRequest,
@@ -20,8 +23,12 @@ from echodraft.errors import (
     UnknownDrafter,
     UnsupportedTarget,
 )
-from echodraft.policies.cost_model import LatencyCurve
-from echodraft.targets.huggingface.loading import LoadOptions
+
+if TYPE_CHECKING:
+    from echodraft.decoding.statistics import Statistics
+    from echodraft.engine import DraftOptions, Engine, Result, Stream
+    from echodraft.policies.cost_model import LatencyCurve
+    from echodraft.targets.huggingface.loading import LoadOptions
 
 __version__ = "0.1.0"
 
@@ -42,3 +49,25 @@ __all__ = [
     "UnsupportedTarget",
     "__version__",
 ]
+
+# Imported when first used: torch and transformers take seconds, and `echodraft --help` needs neither.
+_HOMES = {
+    "DraftOptions": "echodraft.engine",
+    "Engine": "echodraft.engine",
+    "LatencyCurve": "echodraft.policies.cost_model",
+    "LoadOptions": "echodraft.targets.huggingface.loading",
+    "Result": "echodraft.engine",
+    "Statistics": "echodraft.decoding.statistics",
+    "Stream": "echodraft.engine",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'echodraft' has no attribute {name!r}")
+    value = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

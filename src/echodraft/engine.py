@@ -129,15 +129,22 @@ class Stream(Iterator[str]):
         self._steps = steps
         self._sequence = sequence
         self._statistics = statistics
-        self._begin = time.perf_counter()
-        self._seconds: float | None = None
+        self._seconds = 0.0  # inside this iterator: what the caller does between the pieces is not ours
+        self._finished = False
 
     def __next__(self) -> str:
+        begin = time.perf_counter()
+        try:
+            return self._next_piece()
+        finally:
+            self._seconds += time.perf_counter() - begin
+
+    def _next_piece(self) -> str:
         for step in self._steps:
             if piece := self._text.push(step.tokens):
                 return piece
-        if self._seconds is None:
-            self._seconds = time.perf_counter() - self._begin
+        if not self._finished:
+            self._finished = True
             if piece := self._text.finish():
                 return piece
         raise StopIteration
@@ -161,13 +168,12 @@ class Stream(Iterator[str]):
     @property
     def result(self) -> Result:
         """The result; call it when the stream has ended or was closed."""
-        seconds = self._seconds if self._seconds is not None else time.perf_counter() - self._begin
         return Result(
             text=decode_text(self._tokenizer, self._sequence.output),
             token_ids=self._sequence.output,
             finish_reason=self._sequence.finish_reason or "abort",
             prompt_tokens=self._sequence.prompt_length,
-            seconds=seconds,
+            seconds=self._seconds,
             statistics=self._statistics,
             sources=self.sources,
         )
