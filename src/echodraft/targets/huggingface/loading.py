@@ -7,8 +7,10 @@ safetensors in the user's cache, written beside and renamed. No code of a model 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.util
+import io
 import os
 import shutil
 import tempfile
@@ -18,6 +20,7 @@ from typing import Any
 
 import psutil
 import torch
+from safetensors import SafetensorError
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 from transformers import PreTrainedTokenizerBase as Tokenizer
 from transformers.utils import logging as transformers_logging
@@ -59,8 +62,11 @@ class LoadOptions:
             raise InvalidRequest(f"no dtype {self.dtype!r}; known: {known}")
         try:
             wanted = torch.device("cpu" if self.device == "auto" else self.device)
-        except RuntimeError:
-            raise InvalidRequest(f"no device {self.device!r}; known: auto, cpu, cuda, cuda:N") from None
+            known_type = isinstance(self.device, str) and wanted.type in ("cpu", "cuda")
+        except (RuntimeError, TypeError):
+            known_type = False
+        if not known_type:
+            raise InvalidRequest(f"no device {self.device!r}; known: auto, cpu, cuda, cuda:N")
         if wanted.type == "cuda" and (wanted.index or 0) >= torch.cuda.device_count():
             raise InvalidRequest(
                 f"device {self.device!r} is not there ({torch.cuda.device_count()} GPUs seen); use cpu"
@@ -101,11 +107,19 @@ def load_model(
             progress("loading", 0, 1)
         try:
             tokenizer = AutoTokenizer.from_pretrained(str(source), **common)
-            model = AutoModelForCausalLM.from_pretrained(
-                str(source), dtype=options.torch_dtype(), low_cpu_mem_usage=True, **common
+            model, report = AutoModelForCausalLM.from_pretrained(
+                str(source),
+                dtype=options.torch_dtype(),
+                low_cpu_mem_usage=True,
+                output_loading_info=True,
+                **common,
             )
-        except (OSError, ValueError, KeyError, RuntimeError, ImportError) as error:
+        except (OSError, ValueError, KeyError, RuntimeError, ImportError, SafetensorError) as error:
             raise ModelNotUsable(f"cannot load {source}: {_first_line(error)}") from error
+    if missing := sorted(report["missing_keys"]):  # transformers would go on with random weights
+        raise ModelNotUsable(
+            f"{source} lacks {len(missing)} of the model's weights (the first is {missing[0]}); download it again"
+        )
     if progress is not None:
         progress("loading", 1, 1)
     torch.nn.Module.to(model, options.torch_device())
@@ -223,7 +237,8 @@ def _converted(path: Path, progress: Progress | None) -> Path:
 def _convert(path: Path, folder: Path) -> None:
     """Dequantise `path` into `folder`, in fp32 and the layout of a transformers checkpoint."""
     try:
-        with _quiet():
+        # transformers shows a bar of its own here that no setting turns off; it goes to stderr.
+        with _quiet(), contextlib.redirect_stderr(io.StringIO()):
             model = AutoModelForCausalLM.from_pretrained(
                 str(path.parent), gguf_file=path.name, dtype=torch.float32
             )
@@ -241,8 +256,9 @@ def _convert(path: Path, folder: Path) -> None:
         del model.config.quantization_config
     for key, value in {"hf_quantizer": None, "is_quantized": False}.items():
         setattr(model, key, value)
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
+    with _quiet():
+        model.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
 
 
 class _quiet:
