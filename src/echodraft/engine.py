@@ -8,8 +8,9 @@ does not depend on those before it.
 from __future__ import annotations
 
 import math
+import operator
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Sequence as SequenceOf
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
@@ -65,6 +66,10 @@ class DraftOptions:
 
     def __post_init__(self) -> None:
         _whole("num_speculative_tokens", self.num_speculative_tokens, 0)
+        if not isinstance(self.drafter, str):
+            raise InvalidRequest(f"drafter must be a drafter's name, got {self.drafter!r}")
+        if not isinstance(self.options, Mapping):
+            raise InvalidRequest(f"options must be a mapping of the drafter's options, got {self.options!r}")
         if self.budget not in ("cost_model", "fixed"):
             raise InvalidRequest(f"no budget {self.budget!r}; known: cost_model, fixed")
         if not isinstance(self.min_value, int | float) or not 0 <= self.min_value <= 1:
@@ -266,9 +271,9 @@ class Engine:
         _whole("max_new_tokens", max_new_tokens, 0)
         prompt_ids = self.encode(prompt, messages=messages, ids=ids, system=system, raw=raw)
         own = frozenset() if ignore_eos else self.target.info.end_tokens
-        self._check_ids(stop_token_ids, "stop_token_ids")
+        stop_ids = self._check_ids(stop_token_ids, "stop_token_ids")
         room = self.target.info.context_limit - len(prompt_ids)
-        stop = StopRule(own | frozenset(stop_token_ids), min(max_new_tokens, room))
+        stop = StopRule(own | frozenset(stop_ids), min(max_new_tokens, room))
         sequence, statistics = Sequence(prompt_ids, stop), Statistics()
         table = AcceptanceTable(self._priors)
         drafter = build(chosen.drafter, DraftContext(self.target.info, table), chosen.options)
@@ -302,6 +307,8 @@ class Engine:
             raise InvalidRequest(
                 "system goes with a prompt in the chat template, not with raw, messages or ids"
             )
+        if prompt is not None:
+            _check_text(prompt)
         if ids is not None:
             prompt_ids = self._check_ids(ids, "ids")
         elif prompt is not None and raw:
@@ -344,14 +351,20 @@ class Engine:
         return CostModel(self.curve, table, limit)
 
     def _check_ids(self, ids: SequenceOf[int], what: str) -> list[int]:
+        """The ids as plain ints; those of numpy and torch are welcome."""
         size = self.target.info.vocabulary_size
-        for token in ids:
-            if isinstance(token, bool) or not isinstance(token, int) or not 0 <= token < size:
-                raise InvalidRequest(f"{what}: {token!r} is no token id of this model (0 to {size - 1})")
-        return list(ids)
+        if not isinstance(ids, Iterable):
+            raise InvalidRequest(f"{what} must be a list of token ids, got {ids!r}")
+        checked = [_as_int(token) for token in ids]
+        for token, given in zip(checked, ids, strict=True):
+            if token is None or not 0 <= token < size:
+                raise InvalidRequest(f"{what}: {given!r} is no token id of this model (0 to {size - 1})")
+        return [token for token in checked if token is not None]
 
 
 def _overridden(drafting: DraftOptions, overrides: Mapping[str, Any]) -> DraftOptions:
+    if not isinstance(drafting, DraftOptions):
+        raise InvalidRequest(f"drafting must be DraftOptions, got {drafting!r}")
     known = list(asdict(drafting))
     for name in overrides:
         if name not in known:
@@ -362,3 +375,22 @@ def _overridden(drafting: DraftOptions, overrides: Mapping[str, Any]) -> DraftOp
 def _whole(name: str, value: object, least: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < least or math.isnan(value):
         raise InvalidRequest(f"{name} must be a whole number of at least {least}, got {value!r}")
+
+
+def _as_int(token: Any) -> int | None:
+    try:
+        return None if isinstance(token, bool) else operator.index(token)
+    except TypeError:
+        return None
+
+
+def _check_text(prompt: object) -> None:
+    if not isinstance(prompt, str):
+        raise InvalidRequest(f"prompt must be a text, got {prompt!r}")
+    try:
+        prompt.encode()
+    except UnicodeEncodeError as error:  # arguments of a process that are not UTF-8 arrive like this
+        broken = prompt[error.start : error.end]
+        raise InvalidRequest(
+            f"the prompt is no valid text: {broken!r} at character {error.start}; give it as UTF-8"
+        ) from None

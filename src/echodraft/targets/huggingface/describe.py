@@ -8,12 +8,12 @@ from typing import Any
 
 import torch
 import transformers
-from transformers import PreTrainedModel
+from transformers import AutoModelForMaskedLM, PreTrainedModel
 
 from echodraft.decoding.interfaces import TargetInfo
 from echodraft.targets.huggingface.states import blocks_of
 
-__all__ = ["describe"]
+__all__ = ["describe", "end_tokens", "is_encoder"]
 
 NO_LIMIT = 1 << 20  # context of models that state none (ALiBi)
 # RoPE variants whose frequencies depend on the longest position of the call: a draft that crosses the
@@ -46,6 +46,12 @@ def end_tokens(model: PreTrainedModel) -> frozenset[int]:
         if ids is not None:
             return frozenset([ids] if isinstance(ids, int) else [int(i) for i in ids])
     return frozenset()
+
+
+def is_encoder(config: Any) -> bool:
+    """Whether a model of this config reads both ways: BERT and its kin, which transformers also lists as
+    causal models (they are, with is_decoder=True)."""
+    return type(config) in AutoModelForMaskedLM._model_mapping and not getattr(config, "is_decoder", True)
 
 
 def _context_limit(config: Any) -> int:

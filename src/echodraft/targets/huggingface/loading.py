@@ -14,6 +14,7 @@ import io
 import os
 import shutil
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from transformers.utils import logging as transformers_logging
 
 from echodraft.decoding.interfaces import Progress
 from echodraft.errors import InvalidRequest, ModelNotUsable, OutOfMemory
+from echodraft.targets.huggingface.describe import is_encoder
 
 __all__ = ["DTYPES", "LoadOptions", "cache_folder", "default_model", "load_model"]
 
@@ -103,27 +105,47 @@ def load_model(
     with _quiet():
         config = _config(str(source), common)
         _check_memory(config, options)
+        tokenizer = _tokenizer(source, common)
         if progress is not None:
             progress("loading", 0, 1)
         try:
-            tokenizer = AutoTokenizer.from_pretrained(str(source), **common)
-            model, report = AutoModelForCausalLM.from_pretrained(
+            loaded: Any = AutoModelForCausalLM.from_pretrained(
                 str(source),
                 dtype=options.torch_dtype(),
                 low_cpu_mem_usage=True,
+                ignore_mismatched_sizes=True,  # they are refused below, by name
                 output_loading_info=True,
                 **common,
             )
         except (OSError, ValueError, KeyError, RuntimeError, ImportError, SafetensorError) as error:
             raise ModelNotUsable(f"cannot load {source}: {_first_line(error)}") from error
-    if missing := sorted(report["missing_keys"]):  # transformers would go on with random weights
-        raise ModelNotUsable(
-            f"{source} lacks {len(missing)} of the model's weights (the first is {missing[0]}); download it again"
-        )
+    model, report = loaded
+    _check_weights(source, report)
     if progress is not None:
         progress("loading", 1, 1)
     torch.nn.Module.to(model, options.torch_device())
     return model.eval(), tokenizer
+
+
+def _tokenizer(source: Path | str, common: Mapping[str, Any]) -> Tokenizer:
+    try:
+        with _quiet():
+            tokenizer: Tokenizer = AutoTokenizer.from_pretrained(str(source), **common)
+    except Exception as error:  # each kind of tokenizer fails in its own way
+        raise ModelNotUsable(
+            f"{source} has no usable tokenizer ({_first_line(error)}); add its tokenizer files"
+        ) from error
+    return tokenizer
+
+
+def _check_weights(source: Path | str, report: Mapping[str, Any]) -> None:
+    """Refuse weights that are not there or have another shape: transformers would make them up."""
+    for kind, what in {"missing_keys": "lacks", "mismatched_keys": "has in another shape"}.items():
+        if keys := sorted(report[kind]):
+            first = keys[0] if isinstance(keys[0], str) else keys[0][0]
+            raise ModelNotUsable(
+                f"{source} {what} {len(keys)} of the model's weights (first: {first}); download it again"
+            )
 
 
 def cache_folder() -> Path:
@@ -183,7 +205,8 @@ def _config(source: str, common: dict[str, Any]) -> Any:
             f"{source} is an encoder-decoder model ({config.model_type}); "
             "echodraft decodes decoder-only models, choose one of those"
         )
-    if type(config) not in AutoModelForCausalLM._model_mapping and not getattr(config, "auto_map", None):
+    known = type(config) in AutoModelForCausalLM._model_mapping or getattr(config, "auto_map", None)
+    if not known or is_encoder(config):
         raise ModelNotUsable(
             f"{source} ({config.model_type}) is not a causal language model; choose one that generates text"
         )
@@ -283,4 +306,4 @@ def _sha256(path: Path) -> str:
 
 def _first_line(error: BaseException) -> str:
     text = str(error).strip() or type(error).__name__
-    return text.splitlines()[0].rstrip(".")[:200]
+    return text.splitlines()[0].rstrip(".: ")[:200]

@@ -18,13 +18,14 @@ from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer
 
 from echodraft.decoding.interfaces import Rows
-from echodraft.errors import UnsupportedTarget
+from echodraft.errors import ModelNotUsable, UnsupportedTarget
 from echodraft.targets.huggingface.attention import RowMask
 from echodraft.targets.huggingface.states import capture
 from echodraft.targets.huggingface.target import CacheRows, HuggingFaceTarget
 
 __all__ = ["PlainCacheTarget"]
 
+PROBE_PROMPT = 6  # rows behind which a small tree is compared with plain decoding
 KNOWN_LAYERS = frozenset({"full_attention", "sliding_attention", "attention"})
 
 
@@ -47,6 +48,14 @@ class PlainRows(DynamicCache):
                 layer.values = layer.values[:, :, :end] if contiguous else layer.values[:, :, rows]
         self.length = end
 
+    def repeat(self, rows: int) -> None:
+        """Make `rows` rows of the only one."""
+        for layer in self.layers:
+            if isinstance(layer, DynamicLayer) and layer.keys is not None and layer.values is not None:
+                layer.keys = layer.keys.repeat_interleave(rows, dim=2)
+                layer.values = layer.values.repeat_interleave(rows, dim=2)
+        self.length = rows
+
 
 class PlainCacheTarget(HuggingFaceTarget):
     """A target on transformers' cache: slower per step than the fast path, same contract."""
@@ -55,8 +64,9 @@ class PlainCacheTarget(HuggingFaceTarget):
         _refuse_recurrent(model)
         super().__init__(model, name)
         self._parameters = inspect.signature(model.forward).parameters
-        self._trees = True
-        if not self._agrees([-1, 0, 0, 1]):
+        # A window that a layer itself counts in rows (GPT-Neo's) would count siblings as tokens.
+        self._trees = "local" not in (getattr(model.config, "attention_layers", None) or ())
+        if not self._trees or not self._agrees([-1, 0, 0, 1]):
             self._trees = False
             if not self._agrees([-1, 0, 1, 2]):
                 raise UnsupportedTarget(
@@ -64,15 +74,25 @@ class PlainCacheTarget(HuggingFaceTarget):
                     "by one, so drafts on it would change its text; use another model"
                 )
             self.info = replace(self.info, chains_only=True)
+        if not self._is_causal():
+            raise ModelNotUsable(
+                f"{type(model).__name__} does not decode from left to right (its own forward without a cache "
+                "gives other logits); choose a causal language model"
+            )
 
     def _new_cache(self, rows: int) -> CacheRows:
         return PlainRows()
 
     def _fill(self, cache: CacheRows, rows: int) -> None:
-        tokens = torch.zeros(rows, dtype=torch.int64)
-        depths = torch.arange(rows, device=self.device)
-        self._forward(cache, tokens, depths, None, [rows - 1], frozenset())
-        cache.keep(range(rows))
+        """One forwarded row, repeated: the time of a forward does not depend on what is cached."""
+        assert isinstance(cache, PlainRows)
+        if rows:
+            self._forward(cache, torch.zeros(1, dtype=torch.int64), self._zero, None, [0], frozenset())
+            cache.repeat(rows)
+
+    @property
+    def _zero(self) -> Tensor:
+        return torch.zeros(1, dtype=torch.int64, device=self.device)
 
     def _forward(
         self,
@@ -88,7 +108,7 @@ class PlainCacheTarget(HuggingFaceTarget):
         keep = torch.tensor(list(logits_of), dtype=torch.int64, device=self.device)
         if "logits_to_keep" in self._parameters:
             arguments["logits_to_keep"] = keep
-        with torch.no_grad(), capture(self._blocks, layers) as states:
+        with self._lock, torch.no_grad(), capture(self._blocks, layers) as states:
             output = self.model(input_ids=tokens.to(self.device)[None], use_cache=True, **arguments)
         logits = output.logits[0]
         return Rows(logits if "logits_to_keep" in arguments else logits[keep], states)
@@ -140,7 +160,7 @@ class PlainCacheTarget(HuggingFaceTarget):
 
     def _after_prompt(self, tokens: Tensor, depths: Tensor, ancestors: Tensor | None) -> Tensor:
         cache = self._new_cache(0)
-        self._fill(cache, 6)
+        self._read_prompt(cache)
         on_device = None if ancestors is None else ancestors.to(self.device)
         # Paths are forwarded row by row, as plain decoding does; only the tree goes in at once.
         if on_device is not None:
@@ -148,16 +168,33 @@ class PlainCacheTarget(HuggingFaceTarget):
                 cache, tokens, depths.to(self.device), on_device, range(len(tokens)), frozenset()
             ).logits
         rows = []
-        zero = torch.zeros(1, dtype=torch.int64, device=self.device)
         for token in tokens:
-            rows.append(self._forward(cache, token[None], zero, None, [0], frozenset()).logits)
+            rows.append(self._forward(cache, token[None], self._zero, None, [0], frozenset()).logits)
             cache.keep([0])
         return torch.cat(rows)
 
+    def _read_prompt(self, cache: CacheRows) -> Tensor:
+        """Forward the probe's prompt; logits [1, V] of its last row."""
+        depths = torch.arange(PROBE_PROMPT, device=self.device)
+        last = self._forward(cache, self._probe_prompt(), depths, None, [PROBE_PROMPT - 1], frozenset())
+        cache.keep(range(PROBE_PROMPT))
+        return last.logits
+
+    def _probe_prompt(self) -> Tensor:
+        return torch.arange(7, 7 + PROBE_PROMPT) % self.info.vocabulary_size
+
+    def _is_causal(self) -> bool:
+        """Whether the model by itself, without our mask, gives the logits that ours do."""
+        cache = self._new_cache(0)
+        with self._lock, torch.no_grad():
+            alone = self.model(input_ids=self._probe_prompt().to(self.device)[None], use_cache=False)
+        return _close(self._read_prompt(cache)[0], alone.logits[0, -1])
+
 
 def _close(a: Tensor, b: Tensor) -> bool:
-    tolerance = 1e-3 if a.dtype == torch.float32 else 5e-2
-    return bool((a.float() - b.float()).abs().max() <= tolerance * b.float().abs().max().clamp_min(1.0))
+    # Relative to the logits: those of untrained models are all near zero, right or wrong.
+    tolerance = 1e-4 if a.dtype == torch.float32 else 5e-2
+    return bool((a.float() - b.float()).abs().max() <= tolerance * b.float().abs().max())
 
 
 def _refuse_recurrent(model: PreTrainedModel) -> None:

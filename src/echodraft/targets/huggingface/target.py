@@ -9,10 +9,12 @@ hooks and the attention function are in place only while a forward runs.
 from __future__ import annotations
 
 import inspect
+import threading
 import time
 from collections import Counter
 from collections.abc import Sequence as SequenceOf
 from typing import Any, Protocol
+from weakref import WeakKeyDictionary
 
 import psutil
 import torch
@@ -22,7 +24,7 @@ from transformers import PreTrainedModel
 from echodraft.decoding.interfaces import Needs, Progress, Rows, TargetInfo
 from echodraft.decoding.sequence import Sequence
 from echodraft.decoding.tree import DraftTree
-from echodraft.errors import OutOfMemory
+from echodraft.errors import ModelNotUsable, OutOfMemory
 from echodraft.targets.huggingface.arena import Arena
 from echodraft.targets.huggingface.attention import RowMask, configs_of, own_attention
 from echodraft.targets.huggingface.describe import describe
@@ -32,6 +34,8 @@ __all__ = ["CacheRows", "HuggingFaceTarget"]
 
 PREFILL_CHUNK = 512  # prompt rows per forward: large enough for full speed, small enough for progress
 HEADROOM = 256  # rows reserved beyond the prompt at first
+# One forward of a model at a time: hooks and the attention function of one would reach into another's.
+_LOCKS: WeakKeyDictionary[PreTrainedModel, threading.RLock] = WeakKeyDictionary()
 
 
 class CacheRows(Protocol):
@@ -44,16 +48,18 @@ class CacheRows(Protocol):
 
 
 class HuggingFaceTarget:
-    """Contract: see `decoding.interfaces.Target`. Not thread-safe; holds one cache per live sequence."""
+    """Contract: see `decoding.interfaces.Target`. Holds one cache per live sequence."""
 
     def __init__(self, model: PreTrainedModel, name: str = "") -> None:
         self.model = model
+        self._check_mode()
         self.info: TargetInfo = describe(model, name)
         self._blocks = blocks_of(model)
         self._configs = configs_of(model)
         self._caches: dict[int, CacheRows] = {}
         self._needs: dict[int, Needs] = {}
         parameters = inspect.signature(model.forward).parameters
+        self._lock = _LOCKS.setdefault(model, threading.RLock())
         self._cache_keyword = "cache" if "cache" in parameters else "past_key_values"
 
     @property
@@ -66,14 +72,17 @@ class HuggingFaceTarget:
     def prefill(self, sequence: Sequence, needs: Needs, progress: Progress | None = None) -> Rows:
         """Forward the prompt in chunks; see `decoding.interfaces.Target`."""
         prompt = sequence.ids[: sequence.prompt_length]
+        self._check_mode()
         self._check_memory(len(prompt) + sequence.room)
         cache = self._new_cache(len(prompt) + min(sequence.room, HEADROOM) + 1)
         self._caches[id(sequence)], self._needs[id(sequence)] = cache, needs
         wanted = _prompt_positions(prompt.tolist(), needs.prompt_logits)
         logits: list[Tensor] = []
         states: dict[int, list[Tensor]] = {layer: [] for layer in needs.layers}
-        for start in range(0, len(prompt), PREFILL_CHUNK):
-            chunk = prompt[start : start + PREFILL_CHUNK]
+        # A RoPE that looks at the longest position of a call must see the whole prompt at once.
+        size = PREFILL_CHUNK if self.info.draft_limit is None else len(prompt)
+        for start in range(0, len(prompt), size):
+            chunk = prompt[start : start + size]
             depths = torch.arange(len(chunk), device=self.device)
             inside = [position - start for position in wanted if 0 <= position - start < len(chunk)]
             rows = self._forward(cache, torch.from_numpy(chunk), depths, None, inside, needs.layers)
@@ -104,11 +113,15 @@ class HuggingFaceTarget:
         self._needs.pop(id(sequence), None)
 
     def time_forward(self, rows: int, context: int) -> float:
-        """Seconds of one forward of a chain of `rows` rows behind `context` cached rows (all zero)."""
+        """Seconds of one forward of a chain of `rows` rows behind `context` cached rows of no meaning.
+
+        Positions stay inside the model's context: fewer rows are cached, or the last position repeated.
+        """
+        context = max(min(context, self.info.context_limit - rows), 0)
         cache = self._new_cache(context + rows)
         self._fill(cache, context)
         tokens = torch.zeros(rows, dtype=torch.int64)
-        depths = torch.arange(rows, device=self.device)
+        depths = torch.arange(rows, device=self.device).clamp_max(self.info.context_limit - 1 - context)
         start = time.perf_counter()
         out = self._forward(cache, tokens, depths, None, range(rows), frozenset())
         out.argmax(0)  # waits for a GPU
@@ -134,7 +147,12 @@ class HuggingFaceTarget:
         mask = RowMask(cache.length, depths, ancestors)
         keep = torch.tensor(list(logits_of), dtype=torch.int64, device=self.device)
         arguments: dict[str, Any] = {self._cache_keyword: cache, "row_mask": mask}
-        with torch.no_grad(), own_attention(self._configs), capture(self._blocks, layers) as states:
+        with (
+            self._lock,
+            torch.no_grad(),
+            own_attention(self._configs),
+            capture(self._blocks, layers) as states,
+        ):
             output = self.model(
                 input_ids=tokens.to(self.device)[None],
                 position_ids=mask.positions,
@@ -143,6 +161,10 @@ class HuggingFaceTarget:
                 **arguments,
             )
         return Rows(output.logits[0], states)
+
+    def _check_mode(self) -> None:
+        if self.model.training:
+            raise ModelNotUsable("the model is in training mode (dropout is on); call model.eval() first")
 
     def _check_memory(self, rows: int) -> None:
         """Refuse a sequence whose cache cannot fit, before anything is computed."""
