@@ -42,6 +42,7 @@ SCHEMA = "echodraft.lossless/1"
 # Most drafted nodes by prompt, in turn: kernels change with the number of rows, so all are exercised.
 BUDGETS = (3, 7, 14, 7, 3, 30)
 PRICED = "auto with the cost model"  # the default settings, which may choose to draft nothing
+PRICED_EVERY = 4  # prompts; its time is that of the machine, not of what is to be shown
 TOKENS_PER_NEAR_TIE = 20_000
 LONG_EVERY = 8  # one prompt in so many is long: prefill in chunks, sliding windows that have moved
 SHORT_PROMPT, LONG_PROMPT = 320, 1100  # tokens at most; prefill would take most of the time otherwise
@@ -111,7 +112,7 @@ def run_rows(check: Check, engine: Engine, items: SequenceOf[Item], path: Path, 
     for index, item in enumerate(items):
         ids = item.encode(engine.tokenizer, raw=check.raw)
         for run in check.runs:
-            if (item.id, run) in done:
+            if (item.id, run) in done or (run == PRICED and index % PRICED_EVERY):
                 continue
             if time.monotonic() > until:
                 return False
@@ -167,7 +168,7 @@ def _generate(model: PreTrainedModel, ids: list[int], tokens: int) -> list[int]:
     prompt = torch.tensor([ids], device=model.device)
     end = model.generation_config.eos_token_id if model.generation_config is not None else None
     config = GenerationConfig(
-        max_new_tokens=tokens, do_sample=False, eos_token_id=end, pad_token_id=0, use_cache=True
+        max_new_tokens=tokens, do_sample=False, repetition_penalty=1.0, eos_token_id=end, pad_token_id=0
     )
     generate: Any = model.generate
     output = generate(prompt, attention_mask=torch.ones_like(prompt), generation_config=config)
@@ -228,7 +229,10 @@ def summary(check: Check, compared: Mapping[str, Mapping[str, Any]]) -> dict[str
             faults.append(f"{run}: the hook saw other counts in {counts['miscounted']} prompts")
         if run in check.drafters and not counts["saved_forwards"] > 0:
             faults.append(f"{run}: no draft was accepted, so nothing was checked")
-    missing = [run for run in check.runs if compared.get(run, {}).get("prompts", 0) < check.prompts]
+    wanted = dict.fromkeys(check.runs, check.prompts)
+    if PRICED in wanted:
+        wanted[PRICED] = len(range(0, check.prompts, PRICED_EVERY))
+    missing = [run for run in wanted if compared.get(run, {}).get("prompts", 0) < wanted[run]]
     return {
         "schema": SCHEMA,
         **facts(),
@@ -324,12 +328,10 @@ def main(arguments: list[str] | None = None) -> int:
         )
     for fault in document["faults"]:
         print(f"fault: {fault}", file=sys.stderr)
-    if document["faults"]:
-        return 1
     if document["missing"]:
         print(f"missing runs: {json.dumps(document['missing'])}; call again to go on", file=sys.stderr)
         return 3
-    return 0
+    return 1 if document["faults"] else 0
 
 
 if __name__ == "__main__":

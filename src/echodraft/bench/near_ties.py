@@ -78,8 +78,9 @@ class NearTieChecker:
     def _scores(self, ids: list[int]) -> Tensor:
         """Fp64 logits [V] of the token after `ids`."""
         if self._exact is None:
-            self._exact = copy.deepcopy(self._model).to(dtype=torch.float64).eval()
-        tokens = torch.tensor([ids], device=self._exact.get_input_embeddings().weight.device)
+            self._exact = copy.deepcopy(self._model).eval()
+            torch.nn.Module.to(self._exact, dtype=torch.float64)
+        tokens = torch.tensor([ids], device=self._exact.device)
         with _Double():
             output = self._exact(input_ids=tokens, use_cache=False, logits_to_keep=1)
         return torch.as_tensor(output.logits[0, -1]).double()
