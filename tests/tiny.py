@@ -7,6 +7,7 @@ token, and end tokens are off unless a test wants them.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -232,3 +233,9 @@ def save(folder: Path, model: PreTrainedModel, tokenizer: PreTrainedTokenizerFas
     model.save_pretrained(folder)
     (tokenizer or byte_tokenizer()).save_pretrained(folder)
     return folder
+
+
+@cache
+def shared(name: str) -> PreTrainedModel:
+    """The model of this name, built once; tests that change a model build their own."""
+    return (FAST | FALLBACK)[name]()
