@@ -35,7 +35,7 @@ class AcceptanceTable:
         """Estimated probability that a token of this bin is accepted, given its predecessors were."""
         counts = self._counts.get(key)
         if counts is None:
-            return self._priors.get(key, UNKNOWN)
+            return self._prior(key)
         return counts[0] / counts[1]
 
     def observe(self, paths: Sequence[Path], emitted: Sequence[int]) -> None:
@@ -50,6 +50,13 @@ class AcceptanceTable:
                 alive.append((path, start + len(emitted)))
         self._pending = alive[-PENDING:]
 
+    def _prior(self, key: Bin) -> float:
+        """The prior of a bin, or of the nearest wider one: bins go from wide to narrow."""
+        for end in range(len(key), 0, -1):
+            if key[:end] in self._priors:
+                return self._priors[key[:end]]
+        return UNKNOWN
+
     def _score(self, path: Path, start: int, emitted: Sequence[int]) -> bool:
         """Score path.tokens[start:] against `emitted`; true if it is right so far and goes on."""
         for i, token in enumerate(emitted, start):
@@ -60,8 +67,7 @@ class AcceptanceTable:
             if key is not None:
                 counts = self._counts.get(key)
                 if counts is None:
-                    prior = self._priors.get(key, UNKNOWN)
-                    counts = self._counts[key] = [prior * PRIOR_TRIALS, PRIOR_TRIALS]
+                    counts = self._counts[key] = [self._prior(key) * PRIOR_TRIALS, PRIOR_TRIALS]
                 counts[0] += right
                 counts[1] += 1.0
             if not right:

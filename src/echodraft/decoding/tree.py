@@ -26,8 +26,6 @@ Bin = tuple[object, ...]
 ROOT = "root"  # the source of node 0
 FLOOR = 1e-3  # a node less likely than this is never worth a row (T(64) < 64 T(1) everywhere measured)
 CERTAIN = 0.995  # the most that guesses may claim together
-# How much a second occurrence that agrees adds: occurrences are far from independent (docs/methods/srsd.md).
-AGREEMENT = 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,14 +114,13 @@ def merge(root: int, paths: Iterable[Path], *, max_depth: int | None = None) -> 
     """Join `paths` below `root`, and give each node its value.
 
     Tokens whose own path is less likely than FLOOR, or deeper than `max_depth`, are left out. A node that
-    several paths reach keeps the best rate of each distinct piece of evidence (context position copied
-    from, or source where nothing was copied); how they combine is `_agreement`.
+    several paths reach keeps the best rate, and that path's source: paths that copy the same text are one
+    piece of evidence however many they are, and whoever knows better has weighed them already.
     """
-    tokens, parents, depths, sources = [root], [-1], [0], [ROOT]
+    tokens, parents, depths, sources, rates = [root], [-1], [0], [ROOT], [1.0]
     children: list[dict[int, int]] = [{}]
-    evidence: list[dict[object, float]] = [{}]
     for path in paths:
-        node, reached, origin = 0, 1.0, path.origin
+        node, reached = 0, 1.0
         for i, (token, rate) in enumerate(zip(path.tokens, path.rates, strict=True)):
             reached *= rate
             if reached < FLOOR or i == max_depth:
@@ -136,16 +133,12 @@ def merge(root: int, paths: Iterable[Path], *, max_depth: int | None = None) -> 
                 parents.append(node)
                 depths.append(i + 1)
                 sources.append(path.source)
+                rates.append(rate)
                 children.append({})
-                evidence.append({})
-            piece = path.source if origin is None else origin + i
-            known = evidence[child]
-            if rate > known.get(piece, 0.0):
-                if all(rate > other for other in known.values()):
-                    sources[child] = path.source
-                known[piece] = rate
+            elif rate > rates[child]:
+                rates[child], sources[child] = rate, path.source
             node = child
-    return _tree(tokens, parents, depths, _values(children, evidence), sources)
+    return _tree(tokens, parents, depths, _values(children, rates), sources)
 
 
 def best(tree: DraftTree, nodes: int) -> DraftTree:
@@ -166,28 +159,14 @@ def likeliest_chain(tree: DraftTree) -> DraftTree:
         nodes.append(int(kids[np.argmax(tree.values[kids])]))
 
 
-def _values(children: list[dict[int, int]], evidence: list[dict[object, float]]) -> list[float]:
+def _values(children: list[dict[int, int]], rates: list[float]) -> list[float]:
     values = [1.0] * len(children)
     for node, kids in enumerate(children):
-        if not kids:
-            continue
-        rates = [_agreement(evidence[kid]) for kid in kids.values()]
-        total = sum(rates)
+        total = sum(rates[kid] for kid in kids.values())
         share = values[node] * (CERTAIN / total if total > CERTAIN else 1.0)
-        for kid, rate in zip(kids.values(), rates, strict=True):
-            values[kid] = share * rate
+        for kid in kids.values():
+            values[kid] = share * rates[kid]
     return values
-
-
-def _agreement(rates: dict[object, float]) -> float:
-    """The best rate, raised a little by every other piece of evidence for the same token."""
-    if len(rates) == 1:
-        return next(iter(rates.values()))
-    strongest = max(rates.values())
-    doubt = (1.0 - strongest) / max(1.0 - AGREEMENT * strongest, 1e-9)
-    for rate in rates.values():
-        doubt *= 1.0 - AGREEMENT * rate
-    return 1.0 - doubt
 
 
 def _tree(

@@ -7,6 +7,7 @@ metadata) and a class derived from `BaseDrafter`; one line in `registry` makes i
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -14,6 +15,7 @@ from echodraft.decoding.calibration import AcceptanceTable
 from echodraft.decoding.interfaces import Needs, Rows, TargetInfo
 from echodraft.decoding.sequence import Sequence, Verification
 from echodraft.decoding.tree import DraftTree, Path
+from echodraft.drafters.copy_model import Weights, load_weights
 from echodraft.errors import InvalidRequest
 
 __all__ = ["BaseDrafter", "DraftContext", "at_least", "option"]
@@ -23,10 +25,16 @@ C = TypeVar("C")
 
 @dataclass(frozen=True, slots=True)
 class DraftContext:
-    """What a drafter is built with: the target's description and the request's acceptance table."""
+    """What a drafter is built with.
+
+    info:    description of the target.
+    table:   acceptance table of the request.
+    weights: weights of the copy model by drafter name, as shipped unless others are being fitted.
+    """
 
     info: TargetInfo
     table: AcceptanceTable
+    weights: Mapping[str, Weights] = field(default_factory=load_weights)
 
 
 def option(default: Any, help: str) -> Any:

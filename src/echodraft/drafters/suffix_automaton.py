@@ -24,19 +24,22 @@ __all__ = ["SuffixAutomaton", "SuffixAutomatonConfig", "SuffixAutomatonDrafter"]
 class SuffixAutomaton:
     """Suffix automaton of the tokens pushed so far, with the latest end of every state.
 
-    After `push(t)`, `match` is the length of the longest suffix (t included) that occurred before and
-    `match_end` the position of the last token of its most recent earlier occurrence (-1 if none).
+    After `push(t)`, `match` is the length of the longest suffix (t included) that occurred before, at most
+    `longest`, and `match_end` the position of the last token of its most recent earlier occurrence (-1 if
+    none). So of matches longer than `longest` the most recent one counts, not the longest.
     At most 2 states per token. Amortised O(1) per token except in long runs of one repeated token,
     where keeping the latest ends costs a walk of the run's length.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, longest: int = 1 << 30) -> None:
+        self._longest = longest
         self._next: list[dict[int, int]] = [{}]
         self._link = [-1]
         self._length = [0]
         self._latest = [-1]
         self._last = 0
         self._cursor = 0
+        self._matched = 0  # length of the match at the cursor, not limited
         self._size = 0
         self.match = 0
         self.match_end = -1
@@ -48,7 +51,7 @@ class SuffixAutomaton:
         self._size += 1
 
     def _follow(self, token: int) -> None:
-        state, match = self._cursor, self.match
+        state, match = self._cursor, self._matched
         while state and token not in self._next[state]:
             state = self._link[state]
             match = self._length[state]
@@ -56,7 +59,12 @@ class SuffixAutomaton:
             state, match = self._next[state][token], match + 1
         else:
             match = 0
-        self._cursor, self.match = state, match
+        self._cursor, self._matched = state, match
+        if match > self._longest:
+            match = self._longest
+            while self._length[self._link[state]] >= match:
+                state = self._link[state]
+        self.match = match
         self.match_end = self._latest[state] if match else -1
 
     def _insert(self, token: int) -> None:
@@ -86,7 +94,7 @@ class SuffixAutomaton:
             self._next[state][token] = clone
             state = self._link[state]
         self._link[other] = clone
-        if self._cursor == other and self.match <= self._length[clone]:
+        if self._cursor == other and self._matched <= self._length[clone]:
             self._cursor = clone
         return clone
 
@@ -102,13 +110,15 @@ class SuffixAutomaton:
 class SuffixAutomatonConfig:
     """Options of `suffix_automaton`; a draft has min(max_length, base_length + per_match * m) tokens."""
 
-    max_length: int = option(48, "longest draft, in tokens")
-    base_length: int = option(4, "length of a draft after a match of no tokens")
-    per_match: int = option(4, "tokens more per token matched")
+    max_length: int = option(64, "longest draft, in tokens")
+    base_length: int = option(64, "length of a draft after a match of no tokens")
+    per_match: int = option(0, "tokens more per token matched")
     min_match: int = option(1, "shortest match to draft from")
+    longest_match: int = option(64, "longer matches count as equal: the most recent one is copied")
+    loops: bool = option(True, "let a text that repeats itself go on past the end of the context")
 
     def __post_init__(self) -> None:
-        at_least(self, max_length=1, base_length=0, per_match=0, min_match=1)
+        at_least(self, max_length=1, base_length=0, per_match=0, min_match=1, longest_match=1)
 
 
 class SuffixAutomatonDrafter(BaseDrafter[SuffixAutomatonConfig]):
@@ -120,14 +130,9 @@ class SuffixAutomatonDrafter(BaseDrafter[SuffixAutomatonConfig]):
 
     def __init__(self, config: SuffixAutomatonConfig, context: DraftContext) -> None:
         super().__init__(config, context)
-        self._automaton = SuffixAutomaton()
+        self._automaton = SuffixAutomaton(config.longest_match)
         self._rates = CopyRates(self.table, "suffix")
         self._pushed = 0
-
-    @property
-    def match(self) -> int:
-        """Length of the longest earlier match that ends with the root."""
-        return self._automaton.match
 
     def start(self, sequence: Sequence, rows: Rows) -> None:
         """Read prompt and first token."""
@@ -139,14 +144,14 @@ class SuffixAutomatonDrafter(BaseDrafter[SuffixAutomatonConfig]):
 
     def propose(self, sequence: Sequence) -> list[Path]:
         """One chain, or nothing."""
-        match, config = self._automaton.match, self.config
-        if match < config.min_match:
-            return []
+        config = self.config
+        match, end = self._automaton.match, self._automaton.match_end
         length = min(config.max_length, config.base_length + config.per_match * match)
-        start = self._automaton.match_end + 1
-        run = copy_end(sequence.ids, start, length, match)
+        if match < config.min_match or not length:
+            return []
+        run = copy_end(sequence.ids, end + 1, length, match if config.loops else 0)
         rates, bins = self._rates.run(match, len(run))
-        return [Path(run, rates, self.name, start, bins)]
+        return [Path(run, rates, self.name, end + 1, bins)]
 
     def _catch_up(self, sequence: Sequence) -> None:
         for token in sequence.ids[self._pushed :].tolist():

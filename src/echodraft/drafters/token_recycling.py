@@ -36,18 +36,19 @@ class TokenRecyclingConfig:
 class TokenRecyclingDrafter(BaseDrafter[TokenRecyclingConfig]):
     """A tree of recycled successors, best first by the product of measured rates.
 
-    The table of one sequence starts empty (cold); memory is that of the tokens seen.
+    The table of one sequence starts empty (cold); memory is that of the tokens seen. `kind` names the bins
+    its rates are learned in: beside copies it is right less often than alone.
     """
 
     name = "token_recycling"
     reference = "Token Recycling (ACL 2025), seeded from the prefill"
     Config = TokenRecyclingConfig
 
-    def __init__(self, config: TokenRecyclingConfig, context: DraftContext) -> None:
+    def __init__(self, config: TokenRecyclingConfig, context: DraftContext, kind: str = "recycling") -> None:
         super().__init__(config, context)
         self._successors: dict[int, list[int]] = {}
         self._bins: list[list[Bin]] = [
-            [("recycling", min(depth, 3), rank) for rank in range(config.successors)]
+            [(kind, min(depth, 3), rank) for rank in range(config.successors)]
             for depth in range(config.max_depth)
         ]
 

@@ -7,6 +7,7 @@ then be judged without a model (exactly, for greedy decoding).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass, field
@@ -85,8 +86,12 @@ class ScriptedTarget:
         self.live.add(id(sequence))
         self._needs = needs
         length = sequence.prompt_length
-        positions = range(length - 1)[-needs.prompt_logits :] if needs.prompt_logits else range(0)
-        chosen = [*positions, length - 1] if self._successors is not None else [length - 1]
+        seeds = (
+            _seed_positions(sequence.ids.tolist(), needs.prompt_logits)
+            if self._successors is not None
+            else []
+        )
+        chosen = [*seeds, length - 1]
         best = np.stack([self._best(position, sequence) for position in chosen])
         return ScriptedRows(torch.empty(0), self._state_rows(needs, np.arange(length)), chosen, best)
 
@@ -152,3 +157,10 @@ class ScriptedTarget:
             else:
                 rows[layer] = torch.zeros(len(positions), 8)
         return rows
+
+
+def _seed_positions(prompt: list[int], count: int) -> list[int]:
+    """The last position of each distinct token but the final one, most frequent tokens first."""
+    last = {token: position for position, token in enumerate(prompt[:-1])}
+    often = Counter(prompt[:-1]).most_common(count)
+    return [last[token] for token, _ in often]
