@@ -6,6 +6,7 @@ are held back. The concatenation of all it gives equals decoding all ids at once
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from collections.abc import Sequence as SequenceOf
 from typing import Any
@@ -22,6 +23,7 @@ INCOMPLETE = "\N{REPLACEMENT CHARACTER}"  # what a decoder gives for bytes that 
 # Ids decoded again with new ones: enough for a character's bytes and for a word piece that shows or
 # hides its leading space by what stands before it.
 LOOK_BEHIND = 8
+BYTE_PIECE = re.compile("<0x[0-9A-Fa-f]{2}>")
 
 
 def decode(tokenizer: PreTrainedTokenizerBase, ids: SequenceOf[int]) -> str:
@@ -69,6 +71,8 @@ class TextStream:
         self._start = 0  # decoding starts here again
         self._said = 0  # ids before this one are said
         self._text = ""
+        added = tokenizer.added_tokens_decoder.items()
+        self._special = {*tokenizer.all_special_ids, *(token for token, what in added if what.special)}
 
     @property
     def text(self) -> str:
@@ -78,11 +82,12 @@ class TextStream:
     def push(self, ids: SequenceOf[int]) -> str:
         """Add decided ids; the text that is certain now."""
         self._ids.extend(ids)
+        end = self._end_of_certain()
         before = decode(self._tokenizer, self._ids[self._start : self._said])
-        now = decode(self._tokenizer, self._ids[self._start :])
+        now = decode(self._tokenizer, self._ids[self._start : end])
         if now.endswith(INCOMPLETE) or not now.startswith(before):
             return ""
-        self._said = len(self._ids)
+        self._said = end
         self._start = max(self._said - LOOK_BEHIND, self._start)
         while self._start < self._said and self._breaks_character():
             self._start += 1
@@ -95,6 +100,24 @@ class TextStream:
             return self._give(whole[len(self._text) :])
         before = decode(self._tokenizer, self._ids[self._start : self._said])
         return self._give(decode(self._tokenizer, self._ids[self._start :])[len(before) :])
+
+    def _end_of_certain(self) -> int:
+        """Where the ids end that later ones cannot change.
+
+        SentencePiece writes what it lacks as one token a byte, <0xE4>, and decodes a run of them as a
+        whole: one broken character makes all of it unreadable. So a run is undecided until it ends;
+        special tokens, which are left out, do not end it.
+        """
+        end = len(self._ids)
+        while end > self._said and self._is_open(self._ids[end - 1]):
+            end -= 1
+        return end
+
+    def _is_open(self, token: int) -> bool:
+        if token in self._special:
+            return True
+        piece = self._tokenizer.convert_ids_to_tokens(token)
+        return isinstance(piece, str) and BYTE_PIECE.fullmatch(piece) is not None
 
     def _breaks_character(self) -> bool:
         """Whether the ids from the start on begin inside a character."""
