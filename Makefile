@@ -42,7 +42,8 @@ test-models: $(STAMP)  ## run the tests of other real models: MODELS=FOLDER [DAT
 	@test -z "$(DATA)" -o -d "$(DATA)" || { echo "DATA is not a folder: '$(DATA)'" >&2; exit 2; }
 	@mkdir -p $(REPORTS)
 	ECHODRAFT_TEST_MODELS="$(abspath $(MODELS))" ECHODRAFT_TEST_DATA="$(abspath $(DATA))" \
-		$(BIN)/python -m pytest -m models --timeout=3600 --junitxml=$(REPORTS)/models.xml
+		$(BIN)/python -m pytest -m models --timeout=3600 --junitxml=$(REPORTS)/models.xml; \
+		status=$$?; $(BIN)/python tools/record_models.py $(REPORTS)/models.xml results/models.json && exit $$status
 
 docs: $(STAMP)  ## rewrite the generated parts of README and docs
 	$(BIN)/python tools/generate_docs.py

@@ -265,7 +265,7 @@ def choose(engine: Engine, data: Path | None, check: Check) -> list[Item]:
     chosen: list[Item] = []
     short, long = iter(turns), iter(turns)
     while len(chosen) < check.prompts:
-        wants_long = len(chosen) % LONG_EVERY == LONG_EVERY - 1
+        wants_long = len(chosen) % LONG_EVERY == 1
         least, most = (513, LONG_PROMPT) if wants_long else (1, SHORT_PROMPT)
         for item in long if wants_long else short:
             if least <= len(item.encode(engine.tokenizer, raw=check.raw)) <= most:
@@ -287,6 +287,7 @@ def check_model(
     items = choose(engine, data, check)
     check = replace(check, prompts=len(items))
     rows = out.with_suffix(".rows.jsonl")
+    _ = engine.curve  # measured now: its forwards must not be counted as those of a prompt
     run_rows(check, engine, items, rows, until)
     prompts = {item.id: item.encode(tokenizer, raw=check.raw) for item in items}
     read = Rows(rows).read()

@@ -171,7 +171,8 @@ class _Run:
     def warm_up(self) -> None:
         """Pay for what only first requests pay; the peers have warmed up by their timing."""
         _ = self.engine.curve
-        prompt = self.suite.items[0].encode(self.engine.tokenizer, raw=self.spec.raw)[:64]
+        size = self.engine.target.info.vocabulary_size
+        prompt = [7 * i % size for i in range(32)]
         for method in self.methods:
             if method.drafting is not None:
                 self.engine.generate(ids=prompt, max_new_tokens=WARM_UP_TOKENS, drafting=method.drafting)
@@ -201,6 +202,7 @@ class _Run:
         if not todo:
             return
         waiting: list[tuple[Method, dict[str, Any]]] = []
+        pending = {method.name for method in todo}
         prompt: list[int] = []
         for method in todo:
             row: dict[str, Any] = {"method": method.name, "set": item.set, "prompt_id": item.id}
@@ -212,10 +214,11 @@ class _Run:
             except Exception as error:  # this prompt's result is its error, by name
                 row["error"] = f"{type(error).__name__}: {error}"
             else:
-                self._remember(method, item, answer.pop("ids"))
+                if "ids" in answer:
+                    self._remember(method, item, answer.pop("ids"))
                 row |= answer
             waiting.append((method, row))
-            pending = {method.name for method in todo} - {method.name for method, _ in waiting}
+            pending.discard(method.name)
             waiting = self._write(waiting, pending, item, prompt)
 
     def _write(
@@ -276,7 +279,7 @@ class _Run:
         limit = min(self.spec.max_new_tokens, info.context_limit - len(prompt))
         answer = self.peers.generate(method.peer, prompt, limit, sorted(info.end_tokens))
         if "error" in answer:
-            raise RuntimeError(answer["error"])
+            return answer
         ids = answer["ids"]
         ended = bool(ids) and ids[-1] in info.end_tokens
         return (
