@@ -262,8 +262,8 @@ def _convert(path: Path, folder: Path) -> None:
     try:
         # transformers shows a bar of its own here that no setting turns off; it goes to stderr.
         with _quiet(), contextlib.redirect_stderr(io.StringIO()):
-            model = AutoModelForCausalLM.from_pretrained(
-                str(path.parent), gguf_file=path.name, dtype=torch.float32
+            loaded: Any = AutoModelForCausalLM.from_pretrained(
+                str(path.parent), gguf_file=path.name, dtype=torch.float32, output_loading_info=True
             )
             tokenizer = AutoTokenizer.from_pretrained(str(path.parent), gguf_file=path.name)
     except ImportError as error:
@@ -274,6 +274,8 @@ def _convert(path: Path, folder: Path) -> None:
         raise ModelNotUsable(
             f"cannot read {path} ({_first_line(error)}); it may be damaged: download it again"
         ) from error
+    model, report = loaded
+    _check_weights(path, report)
     # What was read is no longer quantised, and must not be saved as if it were.
     if hasattr(model.config, "quantization_config"):
         del model.config.quantization_config
