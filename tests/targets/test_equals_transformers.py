@@ -14,6 +14,7 @@ import pytest
 import torch
 from transformers import PreTrainedModel
 
+from echodraft.decoding.interfaces import Needs
 from echodraft.targets.huggingface.architectures import has_fast_path, wrap
 from tests import tiny
 from tests.doubles import DRAFTERS, Fan, Oracle, RandomTree, prompt_of, run
@@ -163,6 +164,21 @@ def test_a_prompt_in_chunks_with_rope_that_looks_at_the_longest_position(monkeyp
     model = tiny.llama(rope_parameters=rope)
     prompt = prompt_of(8, 30, 1)
     assert run(wrap(model), prompt).ids == theirs(model, prompt)
+
+
+@pytest.mark.parametrize("length", [10, 23, 24, 25])
+def test_a_model_that_starts_anew_at_the_boundary(length):
+    """Phi-3's `generate` drops its cache where the long frequencies begin."""
+    rope = {"rope_type": "longrope", "rope_theta": 10000.0, "short_factor": [1.0] * 4}
+    rope |= {"long_factor": [3.0] * 4, "original_max_position_embeddings": 24, "factor": 2.0}
+    model = tiny.phi3(rope_parameters=rope, original_max_position_embeddings=24)
+    target = wrap(model)
+    prompt = prompt_of(length, length, 1)
+    want = theirs(model, prompt)
+    assert run(target, prompt).ids == want
+    needs = Needs(frozenset({1}))
+    for drafter in (Oracle(needs, want, 4), RandomTree(needs, want), Fan(needs, want)):
+        assert run(target, prompt, drafter).ids == want
 
 
 def test_the_embeddings_may_be_larger_than_the_vocabulary_of_the_tokenizer(byte_tokenizer):

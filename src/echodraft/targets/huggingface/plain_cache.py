@@ -18,6 +18,8 @@ from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer
 
 from echodraft.decoding.interfaces import Rows
+from echodraft.decoding.sequence import Sequence
+from echodraft.decoding.tree import DraftTree
 from echodraft.errors import ModelNotUsable, UnsupportedTarget
 from echodraft.targets.huggingface.attention import RowMask
 from echodraft.targets.huggingface.states import capture
@@ -26,6 +28,8 @@ from echodraft.targets.huggingface.target import CacheRows, HuggingFaceTarget
 __all__ = ["PlainCacheTarget"]
 
 PROBE_PROMPT = 6  # rows behind which a small tree is compared with plain decoding
+# Models whose `generate` forwards all tokens anew, with the long frequencies, when it passes the boundary.
+STARTS_ANEW = frozenset({"phi3", "phimoe"})
 KNOWN_LAYERS = frozenset({"full_attention", "sliding_attention", "attention"})
 
 
@@ -63,6 +67,7 @@ class PlainCacheTarget(HuggingFaceTarget):
     def __init__(self, model: PreTrainedModel, name: str = "") -> None:
         _refuse_recurrent(model)
         super().__init__(model, name)
+        self._boundary = self.info.draft_limit if model.config.model_type in STARTS_ANEW else None
         self._parameters = inspect.signature(model.forward).parameters
         # A window that a layer itself counts in rows (GPT-Neo's) would count siblings as tokens.
         self._trees = "local" not in (getattr(model.config, "attention_layers", None) or ())
@@ -79,6 +84,18 @@ class PlainCacheTarget(HuggingFaceTarget):
                 f"{type(model).__name__} does not decode from left to right (its own forward without a cache "
                 "gives other logits); choose a causal language model"
             )
+
+    def verify(self, sequence: Sequence, tree: DraftTree) -> Rows:
+        """Forward every node of `tree`; see `decoding.interfaces.Target`."""
+        if sequence.committed != self._boundary:
+            return super().verify(sequence, tree)
+        # No drafts here: `draft_limit` ends them. Committed rows are written anew, the root behind them.
+        cache = self._caches[id(sequence)] = self._new_cache(0)
+        tokens, last = torch.from_numpy(sequence.ids), sequence.committed
+        depths = torch.arange(len(tokens), device=self.device)
+        rows = self._forward(cache, tokens, depths, None, [last], self._needs[id(sequence)].layers)
+        cache.length = last
+        return Rows(rows.logits, {layer: states[last:] for layer, states in rows.states.items()})
 
     def _new_cache(self, rows: int) -> CacheRows:
         return PlainRows()
