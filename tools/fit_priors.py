@@ -43,7 +43,7 @@ from echodraft.drafters.copy_model import FEATURES, GROUPS, SIZES, STARTS, CopyM
 from echodraft.drafters.pointer import CopyPointer
 from echodraft.drafters.priors import key_of
 from echodraft.drafters.registry import DRAFTERS, build
-from echodraft.drafters.srsd import SRSDDrafter
+from echodraft.drafters.srsd import SRSDDrafter, nominal_rate
 
 DEPTHS = (0.5, 0.62, 0.75, 0.83)  # layers recorded, as shares of the depth
 ROUNDS = 2
@@ -60,7 +60,8 @@ START: dict[str, Sequence[float]] = {  # before anything is known: trust long ma
 }
 
 Counts = dict[Bin, list[float]]
-Step = tuple[NDArray[np.float32], NDArray[np.bool_]]  # features of every guess, and which were right
+# Features of every guess at a step, which of them were right, and what the step weighs in the fit.
+Step = tuple[NDArray[np.float32], NDArray[np.bool_], float]
 
 
 class CountingTable(AcceptanceTable):
@@ -102,7 +103,7 @@ def watched(drafter: SRSDDrafter | AutoDrafter, weights: Any, steps: list[Step])
 
     def observed(sequence: TokenSequence, tree: DraftTree, rows: Rows, result: Verification) -> None:
         if model.seen is not None:
-            steps.append((model.seen[0], model.seen[1] == result.tokens[0]))
+            steps.append((model.seen[0], model.seen[1] == result.tokens[0], 1.0))
             model.seen = None
         observe(sequence, tree, rows, result)
 
@@ -123,15 +124,21 @@ def play(
         return drafter
 
     for recording in recordings:
+        before = len(steps)
         replay(recording, make, table=CountingTable(priors, counts), weights=weights)
+        # Every transcript weighs the same: long copies take few steps and would not be heard.
+        share = 1.0 / max(len(steps) - before, 1)
+        steps[before:] = [(rows, right, share) for rows, right, _ in steps[before:]]
     return steps, counts
 
 
 def fit_weights(steps: Sequence[Step]) -> dict[str, list[float]]:
     """Conditional logit: at every step one of the guesses comes next, or none of them."""
-    features = torch.from_numpy(np.concatenate([rows for rows, _ in steps]))
-    right = torch.from_numpy(np.concatenate([hits for _, hits in steps])).float()
-    step = torch.repeat_interleave(torch.tensor([len(hits) for _, hits in steps]))
+    features = torch.from_numpy(np.concatenate([rows for rows, _, _ in steps]))
+    right = torch.from_numpy(np.concatenate([hits for _, hits, _ in steps])).float()
+    step = torch.repeat_interleave(torch.tensor([len(hits) for _, hits, _ in steps]))
+    share = torch.tensor([share for _, _, share in steps])
+    share /= share.sum()
     count = len(steps)
     found = torch.zeros(count).index_add_(0, step, right) > 0
     weights = torch.zeros(FEATURES, requires_grad=True)
@@ -145,7 +152,7 @@ def fit_weights(steps: Sequence[Step]) -> dict[str, list[float]]:
         whole = 1.0 + torch.zeros(count).index_add_(0, step, parts)
         hits = torch.zeros(count).index_add_(0, step, parts * right)
         likelihood = torch.where(found, hits, 1.0) / whole
-        value = RIDGE * (weights * weights).mean() - likelihood.clamp_min(1e-12).log().mean()
+        value = RIDGE * (weights * weights).mean() - (share * likelihood.clamp_min(1e-12).log()).sum()
         value.backward()
         return value
 
@@ -156,11 +163,13 @@ def fit_weights(steps: Sequence[Step]) -> dict[str, list[float]]:
 
 
 def fit_rates(counts: Counts) -> dict[Bin, float]:
-    """Hits over trials, each bin drawn towards the next wider one."""
+    """Hits over trials, each bin drawn towards the next wider one, or to the probability it stands for."""
     rates: dict[Bin, float] = {}
     for key in sorted(counts, key=len):
         hits, trials = counts[key]
         wider = rates.get(key[:-1], UNKNOWN)
+        if key[0] == "first" and len(key) == 2:
+            wider = nominal_rate(("first", int(str(key[1]))))
         rates[key] = (hits + PULL * wider) / (trials + PULL)
     return rates
 

@@ -38,6 +38,7 @@ GROUPS: dict[str, tuple[int, ...]] = {
     "recycled": (RANKS,),  # the place's token is a recycled successor of this rank
     "new": (RANKS,),  # a recycled successor by itself, wherever it stands
     "new_after": (len(NEW_AFTER),),
+    "new_while_copying": (1,),  # the same, when a copy broke off a few tokens ago
 }
 SIZES = {name: int(np.prod(shape)) for name, shape in GROUPS.items()}
 STARTS = dict(zip(SIZES, np.cumsum([0, *SIZES.values()]).tolist(), strict=False))
@@ -113,4 +114,5 @@ class CopyModel:
             rows[:k, STARTS["recycled"] + rank] = places.tokens == token
             rows[k + rank, STARTS["new"] + rank] = 1.0
         rows[k:, STARTS["new_after"] : STARTS["new_after"] + len(NEW_AFTER)] = longest >= np.array(NEW_AFTER)
+        rows[k:, STARTS["new_while_copying"]] = pointer.active
         return rows

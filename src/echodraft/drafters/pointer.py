@@ -43,9 +43,14 @@ class CopyPointer:
         else:
             self.gap += len(tokens)
 
+    @property
+    def active(self) -> bool:
+        """Whether a copy ended a few tokens ago at most."""
+        return self._position >= 0 and self.gap <= MAX_GAP
+
     def nearby(self, length: int) -> range:
         """Positions below `length` where the copy may well go on; empty if the pointer is forgotten."""
-        if self._position < 0 or self.gap > MAX_GAP:
+        if not self.active:
             return range(0)
         following = self._position + 1
         return range(max(following - 1, 2), min(following + self.gap + 4, length))
@@ -57,7 +62,7 @@ class CopyPointer:
         they were inserted, further on if some were left out.
         """
         cells = np.full(len(positions), -1, dtype=np.int64)
-        if self._position < 0 or self.gap > MAX_GAP:
+        if not self.active:
             return cells
         gap = self.gap
         offsets = positions - (self._position + 1)

@@ -25,25 +25,28 @@ from numpy.typing import NDArray
 
 from echodraft.decoding.interfaces import Needs, Rows
 from echodraft.decoding.sequence import Sequence, Verification
-from echodraft.decoding.tree import Bin, DraftTree, Path
+from echodraft.decoding.tree import DraftTree, Path
 from echodraft.drafters.base import BaseDrafter, DraftContext, at_least, option
 from echodraft.drafters.copy_model import CopyModel, Places
 from echodraft.drafters.copying import CopyRates, common_suffix, copy_end
 from echodraft.drafters.pointer import CopyPointer
 from echodraft.drafters.state_index import StateIndex
 
-__all__ = ["SRSDConfig", "SRSDDrafter", "first_bin"]
+__all__ = ["SRSDConfig", "SRSDDrafter", "first_bin", "nominal_rate"]
 
 UNLIKELY = 0.005  # places whose token is less likely are not drafted
 PROMISING = 0.1  # first tokens at least so likely get a draft of full length
 LOGIT_BINS = 1.5  # bins of a first token's probability, per unit of its logit
+MIDDLE = 8.0  # the bin of even odds
 
 
 @dataclass(frozen=True, slots=True)
 class SRSDConfig:
     """Options of `srsd`."""
 
-    layer_depth: float = option(0.7, "layer whose states are compared, as a share of depth (0.5: the middle)")
+    layer_depth: float = option(
+        0.75, "layer whose states are compared, as a share of depth (0.5: the middle)"
+    )
     substitutions: int = option(8, "most similar places considered whose predecessor is not the root")
     branches: int = option(12, "most different first tokens drafted")
     max_length: int = option(64, "longest draft, in tokens")
@@ -137,7 +140,9 @@ class SRSDDrafter(BaseDrafter[SRSDConfig]):
     def _copy(self, ids: NDArray[np.int64], places: Places, i: int, likely: float) -> Path:
         """The copy from place i, whose first token comes next with probability `likely`."""
         start, match, anchored = int(places.positions[i]), int(places.matches[i]), bool(places.anchored[i])
-        length = self.config.max_length if likely >= PROMISING else self.config.branch_length
+        length = self.config.max_length
+        if likely < PROMISING:
+            length = min(length, self.config.branch_length)
         run = copy_end(ids, start, length, match)
         rates, bins = self._rates[anchored].run(match, len(run))
         bins[0] = first_bin(likely)
@@ -147,7 +152,12 @@ class SRSDDrafter(BaseDrafter[SRSDConfig]):
         return Path(run, rates, f"{self.name}:{kind}", start, bins)
 
 
-def first_bin(likely: float) -> Bin:
+def first_bin(likely: float) -> tuple[str, int]:
     """The bin of a first token by its probability: the copy model is calibrated per sequence too."""
     logit = math.log(likely / max(1.0 - likely, 1e-9))
-    return ("first", int(min(max(LOGIT_BINS * logit + 8.0, 0.0), 18.0)))
+    return ("first", int(min(max(LOGIT_BINS * logit + MIDDLE, 0.0), 18.0)))
+
+
+def nominal_rate(key: tuple[str, int]) -> float:
+    """The probability that a bin of `first_bin` stands for."""
+    return 1.0 / (1.0 + math.exp(-(key[1] + 0.5 - MIDDLE) / LOGIT_BINS))

@@ -120,4 +120,5 @@ class TokenRecyclingDrafter(BaseDrafter[TokenRecyclingConfig]):
     def _learn(self, tokens: list[int], rows: Rows, row_ids: list[int]) -> None:
         if tokens:
             best = rows.top(row_ids, self.config.successors).tolist()
-            self._successors.update(zip(tokens, best, strict=True))
+            known = zip(tokens, best, strict=True)
+            self._successors.update((token, row) for token, row in known if row[0] >= 0)

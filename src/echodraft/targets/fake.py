@@ -35,7 +35,7 @@ class ScriptedRows(Rows):
         return int(self.best[row, 0])
 
     def top(self, row_ids: SequenceOf[int], k: int) -> Tensor:
-        """The best `k` tokens known (fewer if the script has fewer)."""
+        """The best `k` tokens known (fewer if the script has fewer; -1 where nothing is known)."""
         return torch.from_numpy(self.best[list(row_ids), :k])
 
 
