@@ -50,7 +50,8 @@ class _ArenaLayer(CacheLayerMixin):
     values: Tensor
 
     def __init__(self, arena: Arena) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]  # transformers leaves it untyped
+        initialise: Any = super().__init__  # transformers leaves it untyped
+        initialise()
         self._arena = arena
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
