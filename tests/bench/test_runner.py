@@ -160,6 +160,9 @@ def test_a_run_that_was_killed_goes_on_where_it_stood(place, tmp_path):
         (method, prompt) for method in ("plain", "prompt_lookup") for prompt in ("e0", "e1", "o")
     )
     assert all(row["identical"] is True for row in after)
+    run = json.loads((tmp_path / "run.json").read_text(encoding="utf-8"))
+    assert [earlier["commit"] for earlier in run["earlier"]] == [run["commit"]]
+    assert run["earlier"][0]["date"] <= run["date"]
 
 
 def test_rows_that_were_lost_are_compared_with_what_was_kept(place, tmp_path):

@@ -115,7 +115,8 @@ def run_benchmark(spec: BenchmarkSpec, progress: ProgressBar | None = None) -> P
         torch.set_num_threads(spec.threads)
     load = LoadOptions(dtype=spec.dtype, device=spec.device)
     model, tokenizer = load_model(spec.model, load, progress)
-    engine = Engine(model, tokenizer, name=_base_name(spec.model or "default"), progress=progress)
+    # Without the progress bar: it would be drawn inside what is measured.
+    engine = Engine(model, tokenizer, name=_base_name(spec.model or "default"))
     run = _Run(spec, suite, methods, engine)
     with run:
         run.warm_up()
@@ -178,8 +179,14 @@ class _Run:
                 self.engine.generate(ids=prompt, max_new_tokens=WARM_UP_TOKENS, drafting=method.drafting)
 
     def write_facts(self) -> None:
-        """Write run.json."""
+        """Write run.json; what an interrupted run said of itself is kept under `earlier`."""
         curve = self.engine.curve
+        path = self.spec.out / "run.json"
+        earlier: list[dict[str, Any]] = []
+        if path.is_file():
+            before = json.loads(path.read_text(encoding="utf-8"))
+            kept = {key: before.get(key) for key in ("argv", *facts(), "latency", "peers")}
+            earlier = [*before.get("earlier", []), kept]
         document = {
             "schema": SCHEMA,
             "argv": [_without_folders(argument) for argument in sys.argv],
@@ -193,8 +200,9 @@ class _Run:
             "latency": {"rows": curve.rows, "seconds": curve.seconds, "context": curve.context},
             "peers": None if self.peers is None else self.peers.facts,
             "data": {"sha256": dict(self.suite.sha256), "prompts": len(self.suite.items)},
+            "earlier": earlier,
         }
-        write_json(self.spec.out / "run.json", document)
+        write_json(path, document)
 
     def prompt(self, item: Item, methods: list[Method]) -> None:
         """Run the methods that have no row of this prompt yet, in this order."""
