@@ -4,7 +4,8 @@
 
 RECORDINGS is what `tools/fit_priors.py` keeps. Every method runs at several values below which no node
 is verified (at most 64 nodes), so that methods can be compared at equal mean nodes. Prompts of the tune
-half and of the report half are told apart; `docs/methods/` quotes the report half.
+half and of the report half are told apart; `docs/methods/` quotes the report half. Answers are cut to
+128 tokens where the sweep is, and whole (all sets) at one point.
 """
 
 from __future__ import annotations
@@ -107,17 +108,19 @@ def main() -> None:
         for half in ("report", "tune"):
             items = [one for one in recordings if in_tune_half(one.prompt_id) == (half == "tune")]
             edit = [one for one in items if one.set in EDIT]
-            runs = [(key, items, limit) for key in MAIN for limit in (128, None)]
-            runs += [(key, edit, 128) for key in VARIANTS]
-            for key, chosen, limit in runs:
+            runs: list[tuple[str, list[Transcript], int | None, float]]
+            runs = [(key, edit, 128, value) for key in MAIN for value in MIN_VALUES]
+            if half == "report":
+                runs += [(key, items, None, 0.05) for key in MAIN]
+                runs += [(key, edit, 128, value) for key in VARIANTS for value in MIN_VALUES[1:4]]
+            for key, chosen, limit, min_value in runs:
                 name, settings = (MAIN | VARIANTS)[key]
                 if "random" in key:
                     chosen = [randomized(one) for one in chosen]
-                for min_value in MIN_VALUES if limit == 128 else MIN_VALUES[1:2]:
-                    row = {"model": folder.name, "half": half, "method": key, "max_new_tokens": limit}
-                    row |= {"min_value": min_value} | measure(chosen, name, settings, min_value, limit)
-                    rows.append(row)
-                    print(*(row[k] for k in list(row)[:9]), flush=True)
+                row = {"model": folder.name, "half": half, "method": key, "max_new_tokens": limit}
+                row |= {"min_value": min_value} | measure(chosen, name, settings, min_value, limit)
+                rows.append(row)
+                print(*(row[k] for k in list(row)[:9]), flush=True)
     document = {"schema": "echodraft.replay/1", "provenance": facts(), "rows": rows}
     options.out.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps(document, separators=(",", ":"))

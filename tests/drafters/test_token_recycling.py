@@ -33,7 +33,7 @@ def test_the_tree_is_the_best_of_all_nodes_reachable(seed):
     tokens = list(range(6))
     table = [generator.sample(range(8), 3) for _ in tokens]
     drafter, sequence = learned(tokens, table, nodes=10, successors=3, max_depth=3)
-    rates = [[drafter.table.rate(key) for key in level] for level in drafter._bins]
+    rates = [[drafter.table.rate(("recycling", depth, rank)) for rank in range(3)] for depth in range(3)]
     nodes = recycled_nodes_slow(dict(zip(tokens, table, strict=True)), sequence.root, rates)
     paths = drafter.propose(sequence)
     proposed = {tuple(path.tokens[: i + 1]) for path in paths for i in range(len(path.tokens))}

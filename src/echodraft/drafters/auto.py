@@ -40,7 +40,7 @@ class AutoDrafter(BaseDrafter[AutoConfig]):
     def __init__(self, config: AutoConfig, context: DraftContext) -> None:
         super().__init__(config, context)
         self._srsd = SRSDDrafter(config.srsd, context, CopyModel(context.weights[self.name]))
-        self._recycling = TokenRecyclingDrafter(config.token_recycling, context, kind="filler")
+        self._recycling = TokenRecyclingDrafter(config.token_recycling, context)
 
     @property
     def needs(self) -> Needs:
@@ -62,7 +62,8 @@ class AutoDrafter(BaseDrafter[AutoConfig]):
         copies, tokens = self._srsd.draft(sequence, self._recycling.successors(sequence.root))
         scored = {path.tokens[0] for path in copies}
         paths = copies
-        for path in self._recycling.propose(sequence):
+        kind = "filler while copying" if self._srsd.copying else "filler"
+        for path in self._recycling.recycle(sequence.root, kind):
             token = path.tokens[0]
             first = first_bin(tokens[token])
             rates = [self.table.rate(first), *path.rates[1:]]

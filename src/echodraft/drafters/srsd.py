@@ -88,6 +88,11 @@ class SRSDDrafter(BaseDrafter[SRSDConfig]):
         self._pointer.advance(self._proposed, result.tokens)
         self._proposed = []
 
+    @property
+    def copying(self) -> bool:
+        """Whether a copy was followed until a few tokens ago."""
+        return self._pointer.active
+
     def propose(self, sequence: Sequence) -> list[Path]:
         """One copy for each likely first token, likeliest first."""
         return self.draft(sequence, [])[0]

@@ -19,6 +19,8 @@ from echodraft.drafters.base import BaseDrafter, DraftContext, at_least, option
 
 __all__ = ["TokenRecyclingConfig", "TokenRecyclingDrafter"]
 
+DEEP = 3  # depths from here on share their bins
+
 
 @dataclass(frozen=True, slots=True)
 class TokenRecyclingConfig:
@@ -27,7 +29,7 @@ class TokenRecyclingConfig:
     nodes: int = option(28, "most nodes proposed per step")
     successors: int = option(8, "successors kept per token")
     max_depth: int = option(6, "deepest node")
-    prompt_seeds: int = option(192, "distinct prompt tokens whose logits seed the table (0: none)")
+    prompt_seeds: int = option(64, "distinct prompt tokens whose logits seed the table (0: none)")
 
     def __post_init__(self) -> None:
         at_least(self, nodes=1, successors=1, max_depth=1, prompt_seeds=0)
@@ -36,21 +38,16 @@ class TokenRecyclingConfig:
 class TokenRecyclingDrafter(BaseDrafter[TokenRecyclingConfig]):
     """A tree of recycled successors, best first by the product of measured rates.
 
-    The table of one sequence starts empty (cold); memory is that of the tokens seen. `kind` names the bins
-    its rates are learned in: beside copies it is right less often than alone.
+    The table of one sequence starts empty (cold); memory is that of the tokens seen.
     """
 
     name = "token_recycling"
     reference = "Token Recycling (ACL 2025), seeded from the prefill"
     Config = TokenRecyclingConfig
 
-    def __init__(self, config: TokenRecyclingConfig, context: DraftContext, kind: str = "recycling") -> None:
+    def __init__(self, config: TokenRecyclingConfig, context: DraftContext) -> None:
         super().__init__(config, context)
         self._successors: dict[int, list[int]] = {}
-        self._bins: list[list[Bin]] = [
-            [(kind, min(depth, 3), rank) for rank in range(config.successors)]
-            for depth in range(config.max_depth)
-        ]
 
     @property
     def needs(self) -> Needs:
@@ -74,16 +71,24 @@ class TokenRecyclingDrafter(BaseDrafter[TokenRecyclingConfig]):
 
     def propose(self, sequence: Sequence) -> list[Path]:
         """The leaves of the best `nodes` nodes reachable in the table, as paths."""
-        rates = [[self.table.rate(key) for key in bins] for bins in self._bins]
+        return self.recycle(sequence.root, "recycling")
+
+    def recycle(self, root: int, kind: str) -> list[Path]:
+        """As `propose`, with bins of this kind: beside copies it is right less often than alone."""
+        bins: list[list[Bin]] = [
+            [(kind, min(depth, DEEP), rank) for rank in range(self.config.successors)]
+            for depth in range(self.config.max_depth)
+        ]
+        rates = [[self.table.rate(key) for key in level] for level in bins]
         heap: list[tuple[float, int, tuple[int, ...], tuple[int, ...]]] = []
-        self._expand(heap, 1.0, sequence.root, (), (), rates)
+        self._expand(heap, 1.0, root, (), (), rates)
         chosen: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
         while heap and len(chosen) < self.config.nodes:
             value, _, tokens, ranks = heapq.heappop(heap)
             chosen.append((tokens, ranks))
             if len(tokens) < self.config.max_depth:
                 self._expand(heap, -value, tokens[-1], tokens, ranks, rates)
-        return self._paths(chosen, rates)
+        return self._paths(chosen, rates, bins)
 
     def _expand(
         self,
@@ -100,7 +105,10 @@ class TokenRecyclingDrafter(BaseDrafter[TokenRecyclingConfig]):
             heapq.heappush(heap, (-value * level[rank], order, (*tokens, successor), (*ranks, rank)))
 
     def _paths(
-        self, chosen: list[tuple[tuple[int, ...], tuple[int, ...]]], rates: list[list[float]]
+        self,
+        chosen: list[tuple[tuple[int, ...], tuple[int, ...]]],
+        rates: list[list[float]],
+        bins: list[list[Bin]],
     ) -> list[Path]:
         inner = {tokens[:-1] for tokens, _ in chosen}
         scored: set[tuple[int, ...]] = set()  # a prefix shared by several paths is scored once
@@ -108,13 +116,13 @@ class TokenRecyclingDrafter(BaseDrafter[TokenRecyclingConfig]):
         for tokens, ranks in chosen:
             if tokens in inner:
                 continue
-            bins: list[Bin | None] = []
+            keys: list[Bin | None] = []
             for depth, rank in enumerate(ranks):
                 prefix = tokens[: depth + 1]
-                bins.append(None if prefix in scored else self._bins[depth][rank])
+                keys.append(None if prefix in scored else bins[depth][rank])
                 scored.add(prefix)
             level_rates = [rates[depth][rank] for depth, rank in enumerate(ranks)]
-            paths.append(Path(tokens, level_rates, self.name, None, bins))
+            paths.append(Path(tokens, level_rates, self.name, None, keys))
         return paths
 
     def _learn(self, tokens: list[int], rows: Rows, row_ids: list[int]) -> None:
