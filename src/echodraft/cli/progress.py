@@ -1,7 +1,8 @@
 """Progress of what takes long, on stderr, for a person who looks.
 
 A bar appears only if stderr is a terminal and the work has run for a second; when the work is done it
-goes again. Elsewhere, nothing is written.
+goes again. Elsewhere, nothing is written. It is drawn when work is reported and never in between, so that
+it takes no time from what is measured.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from types import TracebackType
 from typing import Self
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn
 
 from echodraft.cli.interrupt import Interrupt
 
@@ -47,8 +48,8 @@ class ConsoleProgress:
         if what != self._what:
             self.clear()
             self._begin(what, total)
-        if (bar := self._bar) is not None and bar.tasks:
-            bar.update(bar.tasks[0].id, completed=done, total=total if total > 1 else None)
+        if self._bar is not None and total > 1:
+            self._bar.update(self._bar.tasks[0].id, completed=done, total=total, refresh=True)
 
     def clear(self) -> None:
         """Take the bar away, or see to it that none appears."""
@@ -60,11 +61,11 @@ class ConsoleProgress:
             self._what, self._timer, self._bar = "", None, None
 
     def _begin(self, what: str, total: int) -> None:
-        columns = [TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()]
+        columns: list[ProgressColumn] = [TextColumn("{task.description} ...")]
         if total > 1:
-            columns.insert(2, MofNCompleteColumn())
-        bar = Progress(*columns, console=self._console, transient=True)
-        bar.add_task(what, total=total if total > 1 else None)  # one piece of work: it only moves
+            columns += [BarColumn(), MofNCompleteColumn()]
+        bar = Progress(*columns, console=self._console, transient=True, auto_refresh=False)
+        bar.add_task(what, total=total)
         timer = threading.Timer(PATIENCE, self._show, [bar])
         timer.daemon = True
         self._what, self._timer, self._bar = what, timer, bar
