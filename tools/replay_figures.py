@@ -5,7 +5,8 @@
 RECORDINGS is what `tools/fit_priors.py` keeps. Every method runs at several values below which no node
 is verified (at most 64 nodes), so that methods can be compared at equal mean nodes. Prompts of the tune
 half and of the report half are told apart; `docs/methods/` quotes the report half. Answers are cut to
-128 tokens where the sweep is, and whole (all sets) at one point.
+128 tokens where the sweep is, and whole at
+fewer points. A layer that was not recorded is replaced by the nearest one (rows list those recorded).
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from echodraft.drafters.registry import build, configure
 from echodraft.policies.cost_model import FixedBudget
 
 MIN_VALUES = (0.0, 0.02, 0.05, 0.1, 0.2)
+WHOLE_VALUES = (0.0, 0.02, 0.1)  # beside 0.05, for which all sets are replayed
 MAIN: dict[str, tuple[str, dict[str, object]]] = {
     "auto": ("auto", {}),
     "srsd": ("srsd", {}),
@@ -112,6 +114,7 @@ def main() -> None:
             runs = [(key, edit, 128, value) for key in MAIN for value in MIN_VALUES]
             if half == "report":
                 runs += [(key, items, None, 0.05) for key in MAIN]
+                runs += [(key, edit, None, value) for key in list(MAIN)[:3] for value in WHOLE_VALUES]
                 runs += [(key, edit, 128, value) for key in VARIANTS for value in MIN_VALUES[1:4]]
             for key, chosen, limit, min_value in runs:
                 name, settings = (MAIN | VARIANTS)[key]
@@ -119,6 +122,7 @@ def main() -> None:
                     chosen = [randomized(one) for one in chosen]
                 row = {"model": folder.name, "half": half, "method": key, "max_new_tokens": limit}
                 row |= {"min_value": min_value} | measure(chosen, name, settings, min_value, limit)
+                row["blocks_recorded"] = sorted(recordings[0].states)
                 rows.append(row)
                 print(*(row[k] for k in list(row)[:9]), flush=True)
     document = {"schema": "echodraft.replay/1", "provenance": facts(), "rows": rows}
