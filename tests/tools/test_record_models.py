@@ -15,7 +15,8 @@ def report(*cases: str) -> str:
     return f"<testsuites><testsuite>{''.join(cases)}</testsuite></testsuites>"
 
 
-def test_outcomes_and_figures_are_written_down(tmp_path, capsys):
+def test_outcomes_and_figures_are_written_down(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("ECHODRAFT_TEST_PROMPTS", "3")
     figures = '<properties><property name="tokens" value="64"/></properties>'
     (tmp_path / "in.xml").write_text(
         report(CASE.format("a", figures), CASE.format("b", "")), encoding="utf-8"
@@ -31,6 +32,7 @@ def test_outcomes_and_figures_are_written_down(tmp_path, capsys):
         },
         {"name": "tests/models/test_x.py::test_b", "outcome": "passed", "seconds": 1.3},
     ]
+    assert document["prompts_at_most"] == "3"
     assert {"date", "versions", "commit", "machine"} <= set(document)
     assert "2 of 2 passed" in capsys.readouterr().out
 
