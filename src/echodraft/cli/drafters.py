@@ -18,7 +18,7 @@ def drafters(
     """
     \b
     $ echodraft drafters
-    $ echodraft generate "Say it again: one two three" --drafter srsd --drafter-option anchored=2
+    $ echodraft generate "Say: one two" --drafter suffix_automaton --drafter-option max_length=9
 
     List the drafters: what they need of the model, their options with defaults, where they come from.
     """
