@@ -102,6 +102,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="replay drafters on recorded transcripts")
     parser.add_argument("--recordings", type=Path, required=True, help="folder of MODEL folders")
     parser.add_argument("--out", type=Path, required=True, help="JSON file to write")
+    parser.add_argument("--only", help="one method of MAIN: its points with answers of 128 tokens")
     options = parser.parse_args()
     torch.set_num_threads(1)
     rows = []
@@ -116,6 +117,8 @@ def main() -> None:
                 runs += [(key, items, None, 0.05) for key in MAIN]
                 runs += [(key, edit, None, value) for key in list(MAIN)[:3] for value in WHOLE_VALUES]
                 runs += [(key, edit, 128, value) for key in VARIANTS for value in MIN_VALUES[1:4]]
+            if options.only:
+                runs = [(options.only, edit, 128, value) for value in MIN_VALUES]
             for key, chosen, limit, min_value in runs:
                 name, settings = (MAIN | VARIANTS)[key]
                 if "random" in key:
