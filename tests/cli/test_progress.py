@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
+import sys
 import time
 
 import pytest
@@ -37,6 +39,19 @@ def test_what_takes_long_is_shown_and_taken_away(monkeypatch):
         report("prefill", 1024, 2048)
         assert "1024/2048" in written(terminal)
     assert written(terminal).endswith("\x1b[2K"), "leaving the block clears it too"
+
+
+def test_a_redirection_begun_before_the_bar_appears_survives_it(monkeypatch):
+    """It once took over sys.stderr, and gave it back to a buffer that nobody reads."""
+    monkeypatch.setattr(progress, "PATIENCE", 0.01)
+    before, buffer = sys.stderr, io.StringIO()
+    with ConsoleProgress(console(True)) as report:
+        report("converting GGUF", 0, 1)
+        with contextlib.redirect_stderr(buffer):
+            time.sleep(0.2)
+            assert sys.stderr is buffer
+        report("converting GGUF", 1, 1)
+    assert sys.stderr is before
 
 
 def test_what_is_quick_is_not_shown():

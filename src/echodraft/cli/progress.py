@@ -64,7 +64,15 @@ class ConsoleProgress:
         columns: list[ProgressColumn] = [TextColumn("{task.description} ...")]
         if total > 1:
             columns += [BarColumn(), MofNCompleteColumn()]
-        bar = Progress(*columns, console=self._console, transient=True, auto_refresh=False)
+        # sys.stdout and sys.stderr stay as they are: whoever loads a model may have redirected them.
+        bar = Progress(
+            *columns,
+            console=self._console,
+            transient=True,
+            auto_refresh=False,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
         bar.add_task(what, total=total)
         timer = threading.Timer(PATIENCE, self._show, [bar])
         timer.daemon = True
