@@ -22,6 +22,16 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
 
 
 @pytest.fixture
+def embedded_cache(
+    own_cache: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Path:
+    """One cache for all tests that use the embedded model: it is converted once, not by each of them."""
+    folder = tmp_path_factory.getbasetemp() / "embedded-cache"
+    monkeypatch.setenv("ECHODRAFT_CACHE", str(folder))
+    return folder
+
+
+@pytest.fixture
 def one_thread() -> Iterator[None]:
     """Torch on one thread: for tiny models the fastest, and it leaves the other core alone."""
     before = torch.get_num_threads()
