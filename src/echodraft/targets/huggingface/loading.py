@@ -21,6 +21,7 @@ from typing import Any
 
 import psutil
 import torch
+from huggingface_hub.utils import logging as hub_logging
 from safetensors import SafetensorError
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 from transformers import PreTrainedTokenizerBase as Tokenizer
@@ -287,15 +288,18 @@ def _convert(path: Path, folder: Path) -> None:
 
 
 class _quiet:
-    """No progress bars and warnings of transformers inside the block; as before afterwards."""
+    """No progress bars and warnings of transformers and its hub inside the block; as before afterwards."""
 
     def __enter__(self) -> None:
+        self._hub_level = hub_logging.get_verbosity()
+        hub_logging.set_verbosity_error()
         self._level = transformers_logging.get_verbosity()
         self._bars = transformers_logging.is_progress_bar_enabled()
         transformers_logging.set_verbosity_error()
         transformers_logging.disable_progress_bar()
 
     def __exit__(self, *error: object) -> None:
+        hub_logging.set_verbosity(self._hub_level)
         transformers_logging.set_verbosity(self._level)
         if self._bars:
             transformers_logging.enable_progress_bar()
