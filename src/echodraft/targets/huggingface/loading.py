@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import importlib.util
 import io
+import logging
 import os
 import shutil
 import tempfile
@@ -292,7 +293,7 @@ class _quiet:
 
     def __enter__(self) -> None:
         self._hub_level = hub_logging.get_verbosity()
-        hub_logging.set_verbosity_error()
+        hub_logging.set_verbosity(logging.ERROR)
         self._level = transformers_logging.get_verbosity()
         self._bars = transformers_logging.is_progress_bar_enabled()
         transformers_logging.set_verbosity_error()
