@@ -107,7 +107,7 @@ def watched(drafter: SRSDDrafter | AutoDrafter, weights: Any, steps: list[Step])
             model.seen = None
         observe(sequence, tree, rows, result)
 
-    drafter.observe = observed  # type: ignore[method-assign]
+    vars(drafter)["observe"] = observed
 
 
 def play(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -22,6 +24,7 @@ def test_the_pages_that_promise_code_have_some() -> None:
 @pytest.mark.parametrize("page", WITH_CODE, ids=lambda page: str(page.relative_to(ROOT)))
 def test_python_blocks_run(page: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
-    namespace: dict[str, object] = {"__name__": "snippet"}
+    module = ModuleType("snippet")  # dataclasses look their module up
+    monkeypatch.setitem(sys.modules, module.__name__, module)
     for block in BLOCK.findall(page.read_text(encoding="utf-8")):
-        exec(compile(block, str(page), "exec"), namespace)
+        exec(compile(block, str(page), "exec"), module.__dict__)

@@ -2,7 +2,7 @@
 
 A drafter becomes known everywhere (library, command line, benchmark, documentation) by its one line in
 `DRAFTERS`. Options are the fields of its config; those of a config inside a config are written with a
-dot: ``srsd.anchored``. Everything a user may get wrong here is an error before a model is loaded.
+dot: ``srsd.branches``. Everything a user may get wrong here is an error before a model is loaded.
 """
 
 from __future__ import annotations
