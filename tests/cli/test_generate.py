@@ -288,7 +288,7 @@ def test_an_aborted_summary_says_so(plain):
 # --- the embedded model ---------------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("embedded_cache")
+@pytest.mark.usefixtures("embedded_cache", "one_thread")
 def test_the_embedded_model_answers_end_to_end(run):
     line = "the quick brown fox jumps over the lazy dog"
     outcome = run(

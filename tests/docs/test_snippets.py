@@ -20,7 +20,7 @@ def test_the_pages_that_promise_code_have_some() -> None:
     assert {"README.md", "CONTRIBUTING.md", "library.md"} <= names
 
 
-@pytest.mark.usefixtures("embedded_cache")
+@pytest.mark.usefixtures("embedded_cache", "one_thread")
 @pytest.mark.parametrize("page", WITH_CODE, ids=lambda page: str(page.relative_to(ROOT)))
 def test_python_blocks_run(page: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
