@@ -7,6 +7,7 @@ import dataclasses
 import pytest
 
 from echodraft.bench.methods import parse_method, split_methods
+from echodraft.bench.runner import BenchmarkSpec
 from echodraft.drafters.token_recycling import TokenRecyclingConfig
 from echodraft.engine import DraftOptions
 from echodraft.errors import InvalidRequest
@@ -75,3 +76,10 @@ def test_a_wrong_method_is_refused_with_what_there_is(text, message):
     with pytest.raises(InvalidRequest) as error:
         parse_method(text, DEFAULTS)
     assert message in str(error.value)
+
+
+def test_results_go_into_a_folder_and_not_into_a_file(tmp_path):
+    file = tmp_path / "results"
+    file.write_text("mine", encoding="utf-8")
+    with pytest.raises(InvalidRequest, match="is a file; name a folder"):
+        BenchmarkSpec(suite=tmp_path, out=file, methods=("plain",))

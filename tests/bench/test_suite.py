@@ -119,3 +119,18 @@ def test_what_is_no_suite_is_refused_in_one_sentence(tmp_path, manifest, lines, 
 def test_no_prompts_is_no_choice(tmp_path):
     with pytest.raises(InvalidRequest, match="at least 1, got 0"):
         load_suite(write_suite(tmp_path, {"a": [message("1")]}), max_prompts=0)
+
+
+def test_a_file_that_is_not_utf_8_is_refused_in_one_sentence(tmp_path):
+    folder = write_suite(tmp_path, {"one": [message("1")]})
+    file = next(folder.glob("*.jsonl"))
+    file.write_bytes(b'{"id": "caf\xe9", "messages": []}\n')
+    with pytest.raises(InvalidRequest, match=f"{file.name} is not UTF-8"):
+        load_suite(folder)
+
+
+def test_line_separators_of_unicode_inside_a_string_do_not_end_a_line(tmp_path):
+    item = {"id": "one", "messages": [{"role": "user", "content": "a\u2028b"}]}
+    folder = write_suite(tmp_path, {"one": [item]})
+    next(folder.glob("*.jsonl")).write_text(json.dumps(item, ensure_ascii=False) + "\n", encoding="utf-8")
+    assert [one.id for one in load_suite(folder).items] == ["one"]

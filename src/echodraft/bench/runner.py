@@ -73,6 +73,8 @@ class BenchmarkSpec:
     def __post_init__(self) -> None:
         if not self.methods:
             raise InvalidRequest(f"name at least one method, for example {PLAIN},auto,{HF_PLAIN}")
+        if self.out.exists() and not self.out.is_dir():
+            raise InvalidRequest(f"{self.out} is a file; name a folder for the results")
         names = [method.name for method in self.parsed()]
         for name in names:
             if names.count(name) > 1:

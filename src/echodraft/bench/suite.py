@@ -88,7 +88,12 @@ def load_suite(folder: Path, sets: SequenceOf[str] | None = None, max_prompts: i
             )
         content = path.read_bytes()
         sha256[str(manifest[name]["file"])] = hashlib.sha256(content).hexdigest()
-        for number, line in enumerate(content.decode("utf-8").splitlines(), start=1):
+        try:
+            text = content.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise InvalidRequest(f"{path.name} is not UTF-8 ({error.reason}); save it as UTF-8") from None
+        # Not splitlines: a string in JSON may hold line separators of Unicode.
+        for number, line in enumerate(text.split("\n"), start=1):
             if line.strip():
                 item = _item(line, name, f"{path.name}:{number}")
                 found.setdefault(item.set, []).append(item)
