@@ -36,7 +36,7 @@ class Path:
     rates:  rates[i] in [0, 1], the probability that tokens[i] is accepted given tokens[:i] were.
     source: the drafter (and class) that proposed it; statistics are counted by it.
     origin: position in the context that tokens[0] was copied from (tokens[i] from origin + i), or None
-            if it is no copy. Two paths that copy the same position are one piece of evidence.
+            if it is no copy. What follows a copy that broke off is found by it.
     bins:   bins[i] is the calibration bin of tokens[i]; may be empty.
     """
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from echodraft.decoding.sequence import Sequence
 from echodraft.decoding.tree import Path
-from echodraft.drafters.base import BaseDrafter, at_least, option
+from echodraft.drafters.base import BaseDrafter, DraftContext, at_least, option
 from echodraft.drafters.copying import CopyRates, cut_at
 
 __all__ = ["PromptLookupConfig", "PromptLookupDrafter"]
@@ -37,6 +37,10 @@ class PromptLookupDrafter(BaseDrafter[PromptLookupConfig]):
     reference = "Prompt Lookup Decoding (2023), as transformers has it"
     Config = PromptLookupConfig
 
+    def __init__(self, config: PromptLookupConfig, context: DraftContext) -> None:
+        super().__init__(config, context)
+        self._rates = CopyRates(self.table, self.name)
+
     def propose(self, sequence: Sequence) -> list[Path]:
         """One chain, or nothing."""
         ids = sequence.ids
@@ -47,6 +51,6 @@ class PromptLookupDrafter(BaseDrafter[PromptLookupConfig]):
             if found[first]:
                 start = first + n
                 run = cut_at(ids[start : start + self.config.num_tokens].tolist(), self.info.end_tokens)
-                rates, bins = CopyRates(self.table, self.name).run(n, len(run))
+                rates, bins = self._rates.run(n, len(run))
                 return [Path(run, rates, self.name, start, bins)] if run else []
         return []
